@@ -1,7 +1,8 @@
 // Counts the pairs of units with 1-bit products of tensor cores (`mma.sync`, from compute capability 8.0 on); older devices count bits.
 //
 // A CTA counts a tile of 128 x 128 pairs over some steps: each of its 8 warps 64 x 32 pairs, as 4 x 4 products of 16 x 8 pairs over 256 sites.
-// The next step is on its way from memory while one is counted.
+// The next step is on its way from memory while one is counted. With weights, counts are multiplied and start from zero again after each run of
+// slices with the same weight.
 #include "pairs.cuh"
 
 #define VCZ_GRAM_TILE 128
@@ -34,18 +35,22 @@ VCZ_DEVICE void vcz_mma_b1(i32 (&counts)[4], const u32 (&a)[4], const u32 (&b)[2
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_gram(VczGram gram) {
-    __shared__ uint4 tiles[2][VCZ_GRAM_TILE * VCZ_STEP_WORDS / 4];
-    const VczPairJob job = vcz_pair_job(gram, blockIdx.x);
-    const u32 warp = vcz_warp(), lane = vcz_lane();
-    const u32 row = (warp & 1) * 64 + (lane >> 2), column = (warp >> 1) * 32 + (lane >> 2);
-    i32 counts[4][4][4];
+VCZ_DEVICE void vcz_clear(i32 (&counts)[4][4][4]) {
 #pragma unroll
     for (u32 i = 0; i < 4; ++i)
 #pragma unroll
         for (u32 j = 0; j < 4; ++j)
 #pragma unroll
             for (u32 q = 0; q < 4; ++q) counts[i][j][q] = 0;
+}
+
+// Counts a tile. After each slice calls `end_slice` with its number and whether it is the last.
+template <class EndSlice>
+VCZ_DEVICE void vcz_count_tile(const VczGram& gram, const VczPairJob& job, i32 (&counts)[4][4][4], EndSlice end_slice) {
+    __shared__ uint4 tiles[2][VCZ_GRAM_TILE * VCZ_STEP_WORDS / 4];
+    const u32 warp = vcz_warp(), lane = vcz_lane();
+    const u32 row = (warp & 1) * 64 + (lane >> 2), column = (warp >> 1) * 32 + (lane >> 2);
+    vcz_clear(counts);
     uint4 rows[VCZ_GRAM_PARTS], columns[VCZ_GRAM_PARTS];
     for (u32 step = job.begin; step <= job.end; ++step) {
         if (step > job.begin) {
@@ -68,8 +73,8 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_gram(VczGram gram)
         if (step == job.begin) continue;
         const u32 *of_rows = (const u32*)tiles[0], *of_columns = (const u32*)tiles[1];
 #pragma unroll
-        for (u32 slice = 0; slice < VCZ_STEP_WORDS; slice += 8) {
-            const u32 low = slice + (lane & 3), high = low + 4;
+        for (u32 slice = 0; slice < VCZ_STEP_SLICES; ++slice) {
+            const u32 low = 8 * slice + (lane & 3), high = low + 4;
             u32 b[4][2];
 #pragma unroll
             for (u32 j = 0; j < 4; ++j) {
@@ -84,14 +89,56 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_gram(VczGram gram)
 #pragma unroll
                 for (u32 j = 0; j < 4; ++j) vcz_mma_b1(counts[i][j], a, b[j]);
             }
+            end_slice((step - 1) * VCZ_STEP_SLICES + slice, step == job.end && slice + 1 == VCZ_STEP_SLICES);
         }
         __syncthreads();
     }
-    const u32 first = job.tile.row + row, second = job.tile.column + (warp >> 1) * 32 + 2 * (lane & 3);
+}
+
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_gram(VczGram gram) {
+    const VczPairJob job = vcz_pair_job(gram, blockIdx.x);
+    i32 counts[4][4][4];
+    vcz_count_tile(gram, job, counts, [](u32, bool) {});
+    const u32 warp = vcz_warp(), lane = vcz_lane();
+    const u32 first = job.tile.row + (warp & 1) * 64 + (lane >> 2), second = job.tile.column + (warp >> 1) * 32 + 2 * (lane & 3);
 #pragma unroll
     for (u32 i = 0; i < 4; ++i)
 #pragma unroll
         for (u32 j = 0; j < 4; ++j)
 #pragma unroll
             for (u32 q = 0; q < 4; ++q) vcz_add_pair(gram, first + 16 * i + 8 * (q >> 1), second + 8 * j + (q & 1), counts[i][j][q]);
+}
+
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_gram_weighted(VczWeightedGram weighted) {
+    const VczPairJob job = vcz_pair_job(weighted.gram, blockIdx.x);
+    const u64* const weights = (const u64*)weighted.weights;
+    i32 counts[4][4][4];
+    // Of individuals i of eight and j of eight, as units are: rows q / 2 and columns j % 2 are of both kinds.
+    u64 sums[4][2][2];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i)
+#pragma unroll
+        for (u32 j = 0; j < 2; ++j) sums[i][j][0] = sums[i][j][1] = 0;
+    vcz_count_tile(weighted.gram, job, counts, [&](u32 slice, bool is_last) {
+        const u64 weight = __ldg(weights + slice);
+        if (!is_last && __ldg(weights + slice + 1) == weight) return;
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i)
+#pragma unroll
+            for (u32 j = 0; j < 2; ++j)
+#pragma unroll
+                for (u32 q = 0; q < 2; ++q) {
+                    const i32(&het)[4] = counts[i][2 * j], (&hom)[4] = counts[i][2 * j + 1];
+                    sums[i][j][q] += weight * vcz_dosage_products(het[q], het[2 + q], hom[q], hom[2 + q]);
+                }
+        vcz_clear(counts);
+    });
+    const u32 warp = vcz_warp(), lane = vcz_lane();
+    const u32 first = job.tile.row / 2 + (warp & 1) * 32 + (lane >> 2), second = job.tile.column / 2 + (warp >> 1) * 16 + 2 * (lane & 3);
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i)
+#pragma unroll
+        for (u32 j = 0; j < 2; ++j)
+#pragma unroll
+            for (u32 q = 0; q < 2; ++q) vcz_add_weighted(weighted, first + 8 * i, second + 8 * j + q, sums[i][j][q]);
 }

@@ -1,96 +1,209 @@
 // The same as gram.cu for compute capability 9.0, whose warpgroups multiply tiles in shared memory (`wgmma`).
 //
-// A CTA for each multiprocessor counts tiles of 192 x 256 pairs, one after the other. One thread copies units to shared memory, up to four
-// steps ahead; three warpgroups count 64 x 256 pairs each, as two products, since the counts of one do not fit in the registers.
+// A CTA for each multiprocessor counts tiles of 192 x 256 pairs, one after the other; with weights 128 x 256, since sums need registers, too. One
+// thread copies units to shared memory, up to four steps ahead; warpgroups count 64 x 256 pairs each, as two products, since the counts of one do
+// not fit in the registers.
 #include "hopper.cuh"
 
 #define VCZ_HOPPER_ROWS 192
 #define VCZ_HOPPER_COLUMNS 256
 #define VCZ_HOPPER_STAGES 4
 #define VCZ_HOPPER_THREADS 512
+#define VCZ_WEIGHTED_ROWS 128
+#define VCZ_WEIGHTED_THREADS 384
 #define VCZ_UNIT_BYTES (4 * VCZ_STEP_WORDS)
-#define VCZ_HOPPER_STAGE ((VCZ_HOPPER_ROWS + VCZ_HOPPER_COLUMNS) * VCZ_UNIT_BYTES)
+// Bytes of a stage with tiles of so many rows.
+#define VCZ_STAGE_BYTES(rows) (((rows) + VCZ_HOPPER_COLUMNS) * VCZ_UNIT_BYTES)
 
 #ifdef __CUDA_ARCH__
 extern __shared__ u8 vcz_stages[];  // VCZ_HOPPER_STAGES of them, and 1,024 bytes
 #else
-static u8 vcz_stages[VCZ_HOPPER_STAGES * VCZ_HOPPER_STAGE + 1024];
+static u8 vcz_stages[VCZ_HOPPER_STAGES * VCZ_STAGE_BYTES(VCZ_HOPPER_ROWS) + 1024];
 #endif
 
-extern "C" __global__ void __launch_bounds__(VCZ_HOPPER_THREADS, 1) vcz_gram_hopper(VczGram gram) {
-    __shared__ VczBarrier full[VCZ_HOPPER_STAGES], empty[VCZ_HOPPER_STAGES];
-    // Swizzled rows begin at multiples of 1,024 bytes.
-    u8* const stages = (u8*)(((u64)vcz_stages + 1023) & ~(u64)1023);
-    const u32 warp = vcz_warp(), lane = vcz_lane();
+// The stages of a CTA: which are full, and which are empty again.
+struct VczStages {
+    VczBarrier full[VCZ_HOPPER_STAGES], empty[VCZ_HOPPER_STAGES];
+};
+
+// The next stage, and the parity of its barriers.
+struct VczStageAt {
+    u32 stage, parity;
+};
+
+VCZ_DEVICE void vcz_next_stage(VczStageAt& at) {
+    if (++at.stage == VCZ_HOPPER_STAGES) {
+        at.stage = 0;
+        at.parity ^= 1;
+    }
+}
+
+// Shared memory of the stages: swizzled rows begin at multiples of 1,024 bytes.
+VCZ_DEVICE u8* vcz_stages_at() { return (u8*)(((u64)vcz_stages + 1023) & ~(u64)1023); }
+
+template <u32 ROWS>
+VCZ_DEVICE void vcz_init_stages(VczStages& stages) {
     if (threadIdx.x == 0) {
         for (u32 stage = 0; stage < VCZ_HOPPER_STAGES; ++stage) {
-            vcz_barrier_init(&full[stage], 1);
-            vcz_barrier_init(&empty[stage], VCZ_HOPPER_ROWS / 16);  // a thread of each warp that counts
+            vcz_barrier_init(&stages.full[stage], 1);
+            vcz_barrier_init(&stages.empty[stage], ROWS / 16);  // a thread of each warp that counts
         }
         vcz_barrier_fence();
     }
     __syncthreads();
-    const u32 jobs = gram.n_tiles * gram.splits;
-    u32 stage = 0, parity = 0;
+}
+
+// Copies the units of all jobs of the CTA to shared memory.
+template <u32 ROWS>
+VCZ_DEVICE void vcz_copy_units(const VczGram& gram, VczStages& stages) {
+    VczStageAt at = {0, 0};
+    for (u32 index = blockIdx.x; index < gram.n_tiles * gram.splits; index += gridDim.x) {
+        const VczPairJob job = vcz_pair_job(gram, index);
+        for (u32 step = job.begin; step < job.end; ++step) {
+            const u8* units = (const u8*)gram.units + (u64)step * gram.stride * VCZ_UNIT_BYTES;
+            u8* to = vcz_stages_at() + at.stage * VCZ_STAGE_BYTES(ROWS);
+            VczBarrier* full = &stages.full[at.stage];
+            vcz_barrier_wait(&stages.empty[at.stage], at.parity ^ 1);
+            vcz_barrier_expect(full, VCZ_STAGE_BYTES(ROWS));
+            vcz_copy_to_shared(to, units + (u64)job.tile.row * VCZ_UNIT_BYTES, ROWS * VCZ_UNIT_BYTES, full);
+            vcz_copy_to_shared(to + ROWS * VCZ_UNIT_BYTES, units + (u64)job.tile.column * VCZ_UNIT_BYTES,
+                               VCZ_HOPPER_COLUMNS * VCZ_UNIT_BYTES, full);
+            vcz_next_stage(at);
+        }
+    }
+}
+
+// The units that a warpgroup multiplies: its own, and both halves of the second units.
+struct VczOperands {
+    u64 units, seconds, later;
+};
+
+template <u32 ROWS>
+VCZ_DEVICE VczOperands vcz_operands(u32 stage, u32 group) {
+    const u8* from = vcz_stages_at() + stage * VCZ_STAGE_BYTES(ROWS);
+    return {vcz_wgmma_units(from + group * 64 * VCZ_UNIT_BYTES), vcz_wgmma_units(from + ROWS * VCZ_UNIT_BYTES),
+            vcz_wgmma_units(from + (ROWS + VCZ_WGMMA_COLUMNS) * VCZ_UNIT_BYTES)};
+}
+
+extern "C" __global__ void __launch_bounds__(VCZ_HOPPER_THREADS, 1) vcz_gram_hopper(VczGram gram) {
+    __shared__ VczStages stages;
+    const u32 warp = vcz_warp(), lane = vcz_lane();
+    vcz_init_stages<VCZ_HOPPER_ROWS>(stages);
     if (warp < 4) {
         vcz_fewer_registers<24>();
-        if (threadIdx.x != 0) return;
-        for (u32 index = blockIdx.x; index < jobs; index += gridDim.x) {
-            const VczPairJob job = vcz_pair_job(gram, index);
-            for (u32 step = job.begin; step < job.end; ++step) {
-                const u8* units = (const u8*)gram.units + (u64)step * gram.stride * VCZ_UNIT_BYTES;
-                u8* to = stages + stage * VCZ_HOPPER_STAGE;
-                vcz_barrier_wait(&empty[stage], parity ^ 1);
-                vcz_barrier_expect(&full[stage], VCZ_HOPPER_STAGE);
-                vcz_copy_to_shared(to, units + (u64)job.tile.row * VCZ_UNIT_BYTES, VCZ_HOPPER_ROWS * VCZ_UNIT_BYTES, &full[stage]);
-                vcz_copy_to_shared(to + VCZ_HOPPER_ROWS * VCZ_UNIT_BYTES, units + (u64)job.tile.column * VCZ_UNIT_BYTES,
-                                   VCZ_HOPPER_COLUMNS * VCZ_UNIT_BYTES, &full[stage]);
-                if (++stage == VCZ_HOPPER_STAGES) {
-                    stage = 0;
-                    parity ^= 1;
-                }
-            }
-        }
+        if (threadIdx.x == 0) vcz_copy_units<VCZ_HOPPER_ROWS>(gram, stages);
         return;
     }
     vcz_more_registers<160>();
     const u32 group = warp / 4 - 1;
+    VczStageAt at = {0, 0};
     i32 low[VCZ_WGMMA_COUNTS], high[VCZ_WGMMA_COUNTS];
-    for (u32 index = blockIdx.x; index < jobs; index += gridDim.x) {
+    for (u32 index = blockIdx.x; index < gram.n_tiles * gram.splits; index += gridDim.x) {
         const VczPairJob job = vcz_pair_job(gram, index);
         u32 before = VCZ_HOPPER_STAGES;  // the stage that the last products read; none
         for (u32 step = job.begin; step < job.end; ++step) {
-            vcz_barrier_wait(&full[stage], parity);
-            const u8* from = stages + stage * VCZ_HOPPER_STAGE;
-            const u64 units = vcz_wgmma_units(from + group * 64 * VCZ_UNIT_BYTES);
-            const u64 seconds = vcz_wgmma_units(from + VCZ_HOPPER_ROWS * VCZ_UNIT_BYTES);
-            const u64 later = vcz_wgmma_units(from + (VCZ_HOPPER_ROWS + VCZ_WGMMA_COLUMNS) * VCZ_UNIT_BYTES);
+            vcz_barrier_wait(&stages.full[at.stage], at.parity);
+            const VczOperands of = vcz_operands<VCZ_HOPPER_ROWS>(at.stage, group);
             vcz_wgmma_begin();
 #pragma unroll
-            for (u32 slice = 0; slice < VCZ_STEP_WORDS / 8; ++slice) {
+            for (u32 slice = 0; slice < VCZ_STEP_SLICES; ++slice) {
                 const bool add = slice > 0 || step > job.begin;
-                vcz_wgmma_b1(low, units, seconds, slice, add);
-                vcz_wgmma_b1(high, units, later, slice, add);
+                vcz_wgmma_b1(low, of.units, of.seconds, slice, add);
+                vcz_wgmma_b1(high, of.units, of.later, slice, add);
             }
             vcz_wgmma_commit();
             vcz_wgmma_wait<1>();
-            if (before != VCZ_HOPPER_STAGES && lane == 0) vcz_barrier_arrive(&empty[before]);
-            before = stage;
-            if (++stage == VCZ_HOPPER_STAGES) {
-                stage = 0;
-                parity ^= 1;
-            }
+            if (before != VCZ_HOPPER_STAGES && lane == 0) vcz_barrier_arrive(&stages.empty[before]);
+            before = at.stage;
+            vcz_next_stage(at);
         }
         vcz_wgmma_wait<0>();
         vcz_wgmma_written(low);
         vcz_wgmma_written(high);
-        if (before != VCZ_HOPPER_STAGES && lane == 0) vcz_barrier_arrive(&empty[before]);
+        if (before != VCZ_HOPPER_STAGES && lane == 0) vcz_barrier_arrive(&stages.empty[before]);
         const u32 row = job.tile.row + group * 64 + (warp & 3) * 16 + (lane >> 2), column = job.tile.column + 2 * (lane & 3);
 #pragma unroll
         for (u32 at = 0; at < VCZ_WGMMA_COUNTS; ++at) {
             const u32 i = row + 8 * (at >> 1 & 1), j = column + 8 * (at >> 2) + (at & 1);
             vcz_add_pair(gram, i, j, low[at]);
             vcz_add_pair(gram, i, j + VCZ_WGMMA_COLUMNS, high[at]);
+        }
+    }
+}
+
+// Adds the products of dosages of 16 pairs of individuals. Eight rows of units that follow each other are of one kind, the next eight of the
+// other; likewise columns.
+VCZ_DEVICE void vcz_add_products(u64 (&sums)[VCZ_WGMMA_COUNTS / 4], const i32 (&counts)[VCZ_WGMMA_COUNTS], u64 weight) {
+#pragma unroll
+    for (u32 i = 0; i < VCZ_WGMMA_COUNTS / 4; ++i) {
+        const u32 at = i / 2 * 8 + i % 2;
+        sums[i] += weight * vcz_dosage_products(counts[at], counts[at + 2], counts[at + 4], counts[at + 6]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(VCZ_WEIGHTED_THREADS, 1) vcz_gram_weighted_hopper(VczWeightedGram weighted) {
+    __shared__ VczStages stages;
+    const VczGram& gram = weighted.gram;
+    const u32 warp = vcz_warp(), lane = vcz_lane();
+    vcz_init_stages<VCZ_WEIGHTED_ROWS>(stages);
+    if (warp < 4) {
+        vcz_fewer_registers<24>();
+        if (threadIdx.x == 0) vcz_copy_units<VCZ_WEIGHTED_ROWS>(gram, stages);
+        return;
+    }
+    vcz_more_registers<240>();
+    const u32 group = warp / 4 - 1;
+    VczStageAt at = {0, 0};
+    i32 low[VCZ_WGMMA_COUNTS], high[VCZ_WGMMA_COUNTS];
+    u64 sums[VCZ_WGMMA_COUNTS / 4], later[VCZ_WGMMA_COUNTS / 4];
+    for (u32 index = blockIdx.x; index < gram.n_tiles * gram.splits; index += gridDim.x) {
+        const VczPairJob job = vcz_pair_job(gram, index);
+#pragma unroll
+        for (u32 i = 0; i < VCZ_WGMMA_COUNTS / 4; ++i) sums[i] = later[i] = 0;
+        u32 before = VCZ_HOPPER_STAGES;  // the stage that products read which may still run; none
+        bool add = false;                // whether products are of a run of slices that has begun
+        for (u32 step = job.begin; step < job.end; ++step) {
+            const u64* const weights = (const u64*)weighted.weights + (u64)step * VCZ_STEP_SLICES;
+            // Whether each slice is the last one with its weight.
+            u32 last = 0;
+#pragma unroll
+            for (u32 slice = 0; slice < VCZ_STEP_SLICES; ++slice) {
+                const bool is_end = step + 1 == job.end && slice + 1 == VCZ_STEP_SLICES;
+                last |= (u32)(is_end || __ldg(weights + slice) != __ldg(weights + slice + 1)) << slice;
+            }
+            vcz_barrier_wait(&stages.full[at.stage], at.parity);
+            const VczOperands of = vcz_operands<VCZ_WEIGHTED_ROWS>(at.stage, group);
+#pragma unroll 1
+            for (u32 slice = 0; slice < VCZ_STEP_SLICES; ++slice) {
+                vcz_wgmma_begin();
+                vcz_wgmma_b1(low, of.units, of.seconds, slice, add);
+                vcz_wgmma_b1(high, of.units, of.later, slice, add);
+                vcz_wgmma_commit();
+                add = (last >> slice & 1) == 0;
+                if (add) continue;
+                vcz_wgmma_wait<0>();
+                vcz_wgmma_written(low);
+                vcz_wgmma_written(high);
+                if (before != VCZ_HOPPER_STAGES && lane == 0) vcz_barrier_arrive(&stages.empty[before]);
+                before = VCZ_HOPPER_STAGES;
+                const u64 weight = __ldg(weights + slice);
+                vcz_add_products(sums, low, weight);
+                vcz_add_products(later, high, weight);
+            }
+            if (before != VCZ_HOPPER_STAGES) {
+                vcz_wgmma_wait<VCZ_STEP_SLICES>();
+                if (lane == 0) vcz_barrier_arrive(&stages.empty[before]);
+            }
+            before = at.stage;
+            vcz_next_stage(at);
+        }
+        // The last slice was the last of its weight.
+        if (before != VCZ_HOPPER_STAGES && lane == 0) vcz_barrier_arrive(&stages.empty[before]);
+        const u32 i = (job.tile.row + group * 64) / 2 + (warp & 3) * 8 + (lane >> 2), j = job.tile.column / 2 + 2 * (lane & 3);
+#pragma unroll
+        for (u32 k = 0; k < VCZ_WGMMA_COUNTS / 4; ++k) {
+            vcz_add_weighted(weighted, i, j + k / 2 * 8 + k % 2, sums[k]);
+            vcz_add_weighted(weighted, i, j + VCZ_WGMMA_COLUMNS / 2 + k / 2 * 8 + k % 2, later[k]);
         }
     }
 }

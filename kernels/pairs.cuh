@@ -13,16 +13,25 @@
 
 // The units of a step: the allele bits of all copies; these, and then the bits of copies that are called; for individuals of two copies each,
 // the bits of those that are heterozygous, and then of those that are homozygous for the allele; these, and then the bits of individuals of which
-// both copies are called.
+// both copies are called; or, for sums of weighted products of dosages, for eight individuals each the bits of those that are heterozygous, and
+// then of those that are homozygous for the allele.
 #define VCZ_UNITS_COPIES 0
 #define VCZ_UNITS_COPIES_CALLED 1
 #define VCZ_UNITS_DIPLOIDS 2
 #define VCZ_UNITS_DIPLOIDS_CALLED 3
+#define VCZ_UNITS_DIPLOID_BLOCKS 4
+
+// Sites of a slice: those of one product of tensor cores. A step has four.
+#define VCZ_SLICE_ROWS 256
+#define VCZ_STEP_SLICES 4
+// No row.
+#define VCZ_NO_ROW 0xffffffffu
 
 // Rows of bit-planes, one after the other: the words of the allele's plane, and where there are calls that are missing those of the plane
 // of copies that are not called. Bits past the last copy are zero, and so are those of the allele of copies that are not called.
 struct VczPairRows {
     u64 rows;
+    u64 order;    // u32, n_rows: for each site of the units the row, or VCZ_NO_ROW; 0 if they are those of the rows
     u64 units;    // where the units go; the words of those past the last are zero and stay so
     u32 n_rows;
     u32 width;    // 32-bit words of a plane
@@ -50,7 +59,30 @@ struct VczPairTile {
     u32 row, column;
 };
 
-static_assert(sizeof(VczPairRows) == 40, "layout of VczPairRows");
+// Sums over sites of w x x', with a weight w for each slice, and x the dosage of an individual: 0, 1 or 2. The units are of the kind
+// VCZ_UNITS_DIPLOID_BLOCKS.
+struct VczWeightedGram {
+    VczGram gram;
+    u64 weights;  // u64, one for each slice
+    u64 sums;     // u64, two for each pair i <= j of individuals, by i and then j: low + 2^32 high is added to the sum low + 2^32 high
+    u32 n_samples;
+    u32 pad;
+};
+
+// Sums over sites of w b, with a weight w for each slice, and b the bit of a unit: two sums with weights of their own.
+struct VczUnitSums {
+    u64 units;
+    u64 weights;  // u64, two for each slice
+    u64 sums;     // u64, four for each unit: low and high of each sum, as above
+    u32 n_units;
+    u32 stride;
+    u32 steps;
+    u32 pad;
+};
+
+static_assert(sizeof(VczPairRows) == 48, "layout of VczPairRows");
+static_assert(sizeof(VczWeightedGram) == 72, "layout of VczWeightedGram");
+static_assert(sizeof(VczUnitSums) == 40, "layout of VczUnitSums");
 static_assert(sizeof(VczGram) == 48, "layout of VczGram");
 static_assert(sizeof(VczPairTile) == 8, "layout of VczPairTile");
 
@@ -77,6 +109,24 @@ VCZ_DEVICE VczPairJob vcz_pair_job(const VczGram& gram, u32 index) {
 // Adds the count of a pair, if it is one of i <= j.
 VCZ_DEVICE void vcz_add_pair(const VczGram& gram, u32 i, u32 j, i32 count) {
     if (i <= j && j < gram.n_units && count != 0) atomicAdd((u32*)gram.counts + ((u64)i * gram.stride + j), (u32)count);
+}
+
+// Adds to a sum that is kept as low + 2^32 high. Each part is below 2^64 after 2^32 additions.
+VCZ_DEVICE void vcz_add_to_sum(u64* sum, u64 x) {
+    atomicAdd(sum, x & 0xffffffff);
+    atomicAdd(sum + 1, x >> 32);
+}
+
+// Adds the sum of a pair of individuals, if it is one of i <= j.
+VCZ_DEVICE void vcz_add_weighted(const VczWeightedGram& job, u32 i, u32 j, u64 sum) {
+    if (i > j || j >= job.n_samples || sum == 0) return;
+    const u64 before = (u64)i * (2 * (u64)job.n_samples - i + 1) / 2;
+    vcz_add_to_sum((u64*)job.sums + 2 * (before + j - i), sum);
+}
+
+// The sum of x x' over less than 2^30 sites, from the counts of both individuals' units: heterozygous or homozygous for the allele.
+VCZ_DEVICE u32 vcz_dosage_products(i32 het_het, i32 hom_het, i32 het_hom, i32 hom_hom) {
+    return (u32)het_het + 2 * ((u32)hom_het + (u32)het_hom) + 4 * (u32)hom_hom;
 }
 
 #endif

@@ -1,4 +1,4 @@
-// Makes the units of pairs from rows of bit-planes: transposes bits, so that those of a copy lie next to each other.
+// Makes the units of pairs from rows of bit-planes: transposes bits, so that those of a copy lie next to each other. Adds up the bits of units.
 //
 // A CTA transposes 1,024 rows of 256 copies: each thread 32 rows of 32 copies, in registers; shared memory gathers the words of a unit, which
 // are written as a line of 128 bytes.
@@ -28,20 +28,28 @@ VCZ_DEVICE void vcz_transpose_32(u32 (&x)[32]) {
     }
 }
 
+// The row of a site of the units.
+VCZ_DEVICE u32 vcz_row_of(const VczPairRows& job, u32 site) {
+    if (site >= job.n_rows) return VCZ_NO_ROW;
+    return job.order == 0 ? site : __ldg((const u32*)job.order + site);
+}
+
 // The thread's 32 rows of 32 copies of a plane.
 VCZ_DEVICE void vcz_read_plane(const VczPairRows& job, u32 plane, u32 planes, u32 first, u32 word, u32 (&x)[32]) {
-    const u32* at = (const u32*)job.rows + ((u64)first * planes + plane) * job.width + word;
+    const u32* const rows = (const u32*)job.rows + (u64)plane * job.width + word;
 #pragma unroll
-    for (u32 row = 0; row < 32; ++row) {
-        x[row] = word < job.width && first + row < job.n_rows ? __ldg(at + (u64)row * planes * job.width) : 0;
+    for (u32 i = 0; i < 32; ++i) {
+        const u32 row = vcz_row_of(job, first + i);
+        x[i] = word < job.width && row != VCZ_NO_ROW ? __ldg(rows + (u64)row * planes * job.width) : 0;
     }
 }
 
-// Writes `n` units that lie in shared memory, the first of them as unit `first` of the step.
-VCZ_DEVICE void vcz_write_units(const VczPairRows& job, const u32* shared, u32 step, u32 first, u32 n) {
+// Writes `n` units of a kind that lie in shared memory: of `first` and the copies or individuals after it, of `all`.
+VCZ_DEVICE void vcz_write_units(const VczPairRows& job, const u32* shared, u32 step, u32 kind, u32 all, u32 first, u32 n) {
     const u32 lane = vcz_lane();
     for (u32 i = threadIdx.x / 32; i < n; i += VCZ_WARPS) {
-        const u32 unit = first + i;
+        const u32 of = first + i;
+        const u32 unit = job.kind == VCZ_UNITS_DIPLOID_BLOCKS ? of / 8 * 16 + 8 * kind + of % 8 : kind * all + of;
         const u32 place = (((lane >> 2) ^ (unit & 7)) << 2) | (lane & 3);
         ((u32*)job.units)[((u64)step * job.stride + unit) * VCZ_STEP_WORDS + place] = shared[VCZ_UNIT_AT(i, lane)];
     }
@@ -54,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_pair_units(VczPair
     const u32 column = threadIdx.x & 7, group = threadIdx.x >> 3;
     const u32 word = tile * (VCZ_CTA_COPIES / 32) + column, first = step * VCZ_STEP_ROWS + 32 * group;
     const bool has_called = job.kind == VCZ_UNITS_COPIES_CALLED || job.kind == VCZ_UNITS_DIPLOIDS_CALLED;
-    const bool of_diploids = job.kind == VCZ_UNITS_DIPLOIDS || job.kind == VCZ_UNITS_DIPLOIDS_CALLED;
+    const bool of_diploids = job.kind != VCZ_UNITS_COPIES && job.kind != VCZ_UNITS_COPIES_CALLED;
     const u32 planes = has_called ? 2 : 1;
     u32 allele[32], called[32];
     vcz_read_plane(job, 0, planes, first, word, allele);
@@ -88,7 +96,41 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_pair_units(VczPair
             }
         }
         __syncthreads();
-        vcz_write_units(job, shared, step, kind * all + begin, n);
+        vcz_write_units(job, shared, step, kind, all, begin, n);
         __syncthreads();
+    }
+}
+
+// Steps of which a CTA adds up the bits.
+#define VCZ_SUM_STEPS 16
+
+// Of each thread's unit, the bits of some steps.
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_unit_sums(VczUnitSums job) {
+    const u32 across = (job.n_units + VCZ_THREADS - 1) / VCZ_THREADS;
+    const u32 part = blockIdx.x / across, unit = (blockIdx.x - part * across) * VCZ_THREADS + threadIdx.x;
+    if (unit >= job.n_units) return;
+    u64 low[2] = {0, 0}, high[2] = {0, 0};
+    const u32 end = vcz_min(job.steps, (part + 1) * VCZ_SUM_STEPS);
+    for (u32 step = part * VCZ_SUM_STEPS; step < end; ++step) {
+        const uint4* const words = (const uint4*)job.units + ((u64)step * job.stride + unit) * (VCZ_STEP_WORDS / 4);
+        const u64* const weights = (const u64*)job.weights + (u64)step * VCZ_STEP_SLICES * 2;
+#pragma unroll
+        for (u32 slice = 0; slice < VCZ_STEP_SLICES; ++slice) {
+            const uint4 one = __ldg(words + ((2 * slice) ^ (unit & 7))), other = __ldg(words + ((2 * slice + 1) ^ (unit & 7)));
+            const u32 bits = __popc(one.x) + __popc(one.y) + __popc(one.z) + __popc(one.w) + __popc(other.x) + __popc(other.y) +
+                             __popc(other.z) + __popc(other.w);
+#pragma unroll
+            for (u32 set = 0; set < 2; ++set) {
+                const u64 sum = bits * __ldg(weights + 2 * slice + set);
+                low[set] += sum & 0xffffffff;
+                high[set] += sum >> 32;
+            }
+        }
+    }
+    u64* const sums = (u64*)job.sums + 4 * (u64)unit;
+#pragma unroll
+    for (u32 set = 0; set < 2; ++set) {
+        if (low[set] != 0) atomicAdd(sums + 2 * set, low[set]);
+        if (high[set] != 0) atomicAdd(sums + 2 * set + 1, high[set]);
     }
 }

@@ -1,10 +1,9 @@
-"""Checks that a GPU counts pairs like the host, and times both.
+"""Checks that a GPU compares pairs like the host, and times both.
 
     python3 benches/gpu/pairs.py --vcz target/release/vcz --store STORE [--rounds 7] [--partitions 16] [--devices all]
 
 STORE has diploid genotypes, such as those of benches/simulate. Needs a GPU. Prints for each statement the median of its times in a
-warm process on the host and on the GPU, and the mean time of the kernels that make units of rows and count their pairs (from the log, by events of
-the device). Exits with 1 if an answer differs.
+warm process on the host and on the GPU, and the mean time of the kernels that compare pairs (from the log, by events of the device). Exits with 1 if an answer differs.
 """
 
 import argparse
@@ -15,7 +14,7 @@ import subprocess
 import sys
 
 ELAPSED = re.compile(r"^Elapsed ([0-9.]+) seconds", re.M)
-KERNELS = re.compile(r"the kernels of pairs of (\w+) took ([0-9.]+) ms")
+KERNELS = re.compile(r"the kernels of pairs of ([\w ]+) took ([0-9.]+) ms")
 # Of each, a statement with sums that depend on every count and its place, and the statement to time.
 PAIRS = "(SELECT p, row_number() OVER () AS r FROM (SELECT unnest({call}) AS p FROM t))"
 COUNTS = ["sites", "ibs0", "ibs1", "ibs2", "het1", "het2", "distance_sites", "distance"]
@@ -33,6 +32,19 @@ QUERIES = {
     "sample_pairs": aggregate(
         "sample_pairs(call_genotype)",
         ", ".join(f"sum(p['{name}'])" for name in COUNTS) + ", sum(p['het_het'] * r), sum(p['opposite'] * r)",
+    ),
+    "grm": aggregate(
+        "grm(call_genotype)",
+        # As whole numbers, whose sums do not depend on their order.
+        "sum(CAST(p['gcta'] * 1e12 AS BIGINT) * (r % 1009)), sum(CAST(p['vanraden'] * 1e12 AS BIGINT) * (r % 1009)), sum(p['sites'])",
+    ),
+    "pca": (
+        "SELECT pca(call_genotype, 10) FROM t",
+        "SELECT pca(call_genotype, 10)['trace'] FROM t",
+    ),
+    "pca, covariance": (
+        "SELECT pca(call_genotype, 4, 'covariance') FROM t",
+        "SELECT pca(call_genotype, 4, 'covariance')['trace'] FROM t",
     ),
     "vcz_sample_pairs": (
         "SELECT sample1, sample2, kinship, distance FROM vcz_sample_pairs('t') ORDER BY kinship DESC NULLS LAST, 1, 2 LIMIT 10000",

@@ -78,6 +78,11 @@ impl Interrupt {
         }
     }
 
+    /// That in which this is called; without one a new one.
+    pub fn current() -> Self {
+        CURRENT.try_with(Self::clone).unwrap_or_default()
+    }
+
     /// Tells the operator to stop.
     pub fn request(&self) {
         self.stop.store(true, Ordering::Relaxed);
@@ -108,7 +113,7 @@ pub fn check() -> Result<()> {
 /// Runs `work` with those threads of the operator that no other computation has, outside of [`Interrupt::within`] with the calling one. They
 /// are asked to stop where [`check`] would return an error.
 pub(crate) fn with_workers<T>(work: impl FnOnce(&Workers<'_>) -> T) -> T {
-    let current = CURRENT.try_with(Interrupt::clone).unwrap_or_default();
+    let current = Interrupt::current();
     let lease = Lease::new(&current.threads);
     let stopped = || current.stop.load(Ordering::Relaxed);
     work(&Workers::new(lease.taken, &stopped))

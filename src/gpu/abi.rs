@@ -281,15 +281,17 @@ pub struct PairRows {
     /// Address of the rows, one after the other: the words of the allele's plane, and for kinds with calls that are missing those of the
     /// plane of copies that are not called.
     pub rows: u64,
+    /// Address of the row of each site of the units, `u32`, or [`NO_ROW`]; 0 if they are those of the rows.
+    pub order: u64,
     /// Address of the first step's units.
     pub units: u64,
-    /// Number of rows.
+    /// Number of rows, or of sites if there is an order.
     pub n_rows: u32,
     /// 32-bit words of a plane.
     pub width: u32,
     /// Number of copies.
     pub copies: u32,
-    /// What the units are: [`Units`](crate::counts::pairs::Units).
+    /// What the units are: [`Units`](crate::counts::pairs::Units), or [`DIPLOID_BLOCKS`].
     pub kind: u32,
     /// Units of a step, with those past the last, which are zero.
     pub stride: u32,
@@ -331,6 +333,63 @@ pub struct PairTile {
     pub column: u32,
 }
 
+/// Products of the dosages of pairs of individuals to add up.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WeightedGram {
+    /// The units, [`DIPLOID_BLOCKS`]; its counts are not used.
+    pub gram: Gram,
+    /// Address of the weight of each slice, `u64`.
+    pub weights: u64,
+    /// Address of the sums, two `u64` for each pair of individuals i <= j, by i and then j: the sum is the first and 2^32 times the second.
+    pub sums: u64,
+    /// Number of individuals.
+    pub n_samples: u32,
+    /// Unused.
+    pub pad: u32,
+}
+
+/// Bits of units to add up.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UnitSums {
+    /// Address of the units.
+    pub units: u64,
+    /// Address of the weights, two `u64` for each slice.
+    pub weights: u64,
+    /// Address of the sums, two for each unit and each as in [`WeightedGram`].
+    pub sums: u64,
+    /// Number of units.
+    pub n_units: u32,
+    /// Units of a step, with those past the last.
+    pub stride: u32,
+    /// Number of steps.
+    pub steps: u32,
+    /// Unused.
+    pub pad: u32,
+}
+
+/// Units for weighted sums: of eight individuals each those that are heterozygous, and then those that are homozygous for the allele.
+pub const DIPLOID_BLOCKS: u32 = 4;
+/// Units of so many individuals are next to each other.
+pub const BLOCK_SAMPLES: usize = 8;
+/// No row.
+pub const NO_ROW: u32 = u32::MAX;
+/// Bytes of a sum.
+pub const SUM_BYTES: usize = 16;
+/// Rows of a slice, of which a step has [`STEP_SLICES`].
+pub const SLICE_ROWS: usize = 256;
+/// Slices of a step.
+pub const STEP_SLICES: usize = 4;
+/// Steps of which a thread block adds up the bits of units.
+pub const SUM_STEPS: usize = 16;
+/// Units and second units of a tile of weighted sums on compute capability 9.0.
+pub const WEIGHTED_TILE: [usize; 2] = [128, 256];
+/// Threads of a thread block there.
+pub const WEIGHTED_THREADS: u32 = 384;
+/// Bytes of shared memory of a thread block there.
+pub const WEIGHTED_SHARED: u32 =
+    (4 * (WEIGHTED_TILE[0] + WEIGHTED_TILE[1]) * UNIT_BYTES + 1024) as u32;
 /// Rows of a step of units.
 pub const STEP_ROWS: usize = 1024;
 /// Bytes of a unit in a step.
@@ -373,5 +432,6 @@ macro_rules! plain {
 
 plain!(
     Block: 24, Tile: 88, CountSpec: 64, PlaneSet: 24, GatherSpec: 16, CallFilter: 64, CallTile: 24, MaskedBlock: 64, Frame: 32,
-    Segment: 24, Check: 32, PairRows: 40, Gram: 48, PairTile: 8
+    Segment: 24, Check: 32, PairRows: 48, Gram: 48, PairTile: 8,
+    WeightedGram: 72, UnitSums: 40
 );

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::filter_record_batch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
@@ -36,7 +36,8 @@ use super::left_out;
 use super::runs::shown;
 use super::runs_table::{passing_rows, values};
 use crate::functions::{
-    compares_pairs, device_for, is_on_device, pairs_size, use_pair_device, would_be_on_device,
+    PairFeed, compares_pairs, device_for, is_on_device, pairs_size, use_pair_device,
+    would_be_on_device,
 };
 use crate::scan::{Backend, VczSettings};
 
@@ -134,12 +135,17 @@ impl PairsExec {
     }
 }
 
+/// For each call, what sends rows to GPUs that count its pairs.
+type Feeds = Arc<[Option<Arc<dyn PairFeed>>]>;
+
 /// One execution of the operator.
 #[derive(Debug)]
 struct Execution {
     context: Arc<TaskContext>,
     aggregate: Arc<AggregateExec>,
     on_gpu: Arc<Mutex<Option<bool>>>,
+    /// Those of the accumulators that there are.
+    feeds: Mutex<Feeds>,
     /// The partitions that have begun.
     partitions: Mutex<HashSet<usize>>,
     /// How many partitions have begun and not ended.
@@ -165,6 +171,7 @@ impl Execution {
             context: Arc::clone(context),
             aggregate: Arc::clone(&of.aggregate),
             on_gpu: Arc::clone(&of.on_gpu),
+            feeds: Mutex::default(),
             partitions: Mutex::new(HashSet::from([partition])),
             running: Mutex::new(0),
             state: tokio::sync::Mutex::new(State {
@@ -185,22 +192,51 @@ impl Execution {
         let mut accumulators = self.accumulators()?;
         let settings = VczSettings::of(self.context.session_config().options());
         let calls = self.aggregate.aggr_expr().iter();
-        let mut on_gpu = false;
-        for (call, accumulator) in calls.zip(&mut accumulators) {
+        let mut feeds = vec![None; accumulators.len()];
+        for ((call, accumulator), feed) in calls.zip(&mut accumulators).zip(&mut feeds) {
             if !is_on_device(call.fun()) {
                 continue;
             }
             if let Some(device) = device_for(&settings, pairs_size(call)).await? {
-                use_pair_device(accumulator.as_mut(), &device);
-                on_gpu = true;
+                *feed = use_pair_device(accumulator.as_mut(), &device);
             }
         }
-        *self.on_gpu.lock() = Some(on_gpu);
+        *self.on_gpu.lock() = Some(feeds.iter().any(Option::is_some));
+        *self.feeds.lock() = feeds.into();
         Ok(accumulators)
     }
 
+    /// Sends rows to GPUs; returns the arguments of those that they do not count, or nothing if they count all rows of all calls.
+    fn send(
+        &self,
+        mut arguments: Vec<Vec<ArrayRef>>,
+        metrics: &BaselineMetrics,
+    ) -> Result<Option<Vec<Vec<ArrayRef>>>> {
+        let _timer = metrics.elapsed_compute().timer();
+        let feeds = Arc::clone(&self.feeds.lock());
+        let mut are_sent = !feeds.is_empty();
+        for (feed, arguments) in feeds.iter().zip(&mut arguments) {
+            match feed {
+                Some(feed) => {
+                    *arguments = feed.send(std::mem::take(arguments))?;
+                    are_sent &= arguments.iter().all(|array| array.is_empty());
+                }
+                None => are_sent = false,
+            }
+        }
+        Ok((!are_sent).then_some(arguments))
+    }
+
     /// Adds the arguments of all calls for some rows; `false` if another partition has failed, whose error is that of the query.
-    async fn add(&self, arguments: &[Vec<ArrayRef>], metrics: &BaselineMetrics) -> Result<bool> {
+    async fn add(&self, arguments: Vec<Vec<ArrayRef>>, metrics: &BaselineMetrics) -> Result<bool> {
+        let arguments = match self.send(arguments, metrics) {
+            Ok(Some(arguments)) => arguments,
+            Ok(None) => return Ok(true),
+            Err(error) => {
+                self.state.lock().await.has_failed = true;
+                return Err(error);
+            }
+        };
         let mut state = self.state.lock().await;
         let _timer = metrics.elapsed_compute().timer();
         if state.has_failed {
@@ -211,7 +247,7 @@ impl Execution {
             state.accumulators = self.accumulators_on_device().await?;
         }
         state.has_failed = true;
-        let calls = state.accumulators.iter_mut().zip(arguments);
+        let calls = state.accumulators.iter_mut().zip(&arguments);
         for (accumulator, arguments) in calls {
             accumulator.update_batch(arguments)?;
         }
@@ -238,6 +274,10 @@ impl Part {
         let is_last = {
             let mut running = execution.running.lock();
             *running = running.saturating_sub(1);
+            if *running == 0 {
+                // Before another partition can begin, which has accumulators of its own.
+                *execution.feeds.lock() = Feeds::default();
+            }
             *running == 0
         };
         if !is_last || state.has_failed {
@@ -248,6 +288,9 @@ impl Part {
             accumulators = execution.accumulators()?;
         }
         let mut columns = vec![];
+        // Rows that were sent to GPUs may have made the counts larger.
+        let sizes = accumulators.iter().map(|of_call| of_call.size());
+        state.memory.try_resize(sizes.sum())?;
         for accumulator in &mut accumulators {
             for value in accumulator.state()? {
                 columns.push(value.to_array()?);
@@ -291,7 +334,7 @@ async fn sum(
         let timer = metrics.elapsed_compute().timer();
         let arguments = arguments(&part.execution.aggregate, &batch)?;
         timer.done();
-        if !part.execution.add(&arguments, &metrics).await? {
+        if !part.execution.add(arguments, &metrics).await? {
             break;
         }
     }

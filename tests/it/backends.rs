@@ -264,6 +264,13 @@ impl Backends {
                     ),
                     true,
                 );
+                ask(
+                    format!(
+                        "SELECT grm(call_genotype{argument}), pca(call_genotype{argument}, 1),
+                                pca(call_genotype{argument}, 1, 'covariance') FROM t"
+                    ),
+                    true,
+                );
             }
             let sql = format!(
                 "SELECT sfs(call_genotype{argument}), sfs_folded(call_genotype{argument}),

@@ -85,7 +85,7 @@ void test() {
     const Bits expected = units_of(kind, allele, called);
     const u32 n_units = (u32)expected.size(), stride = (n_units + 767) / 768 * 768, steps = (n_rows + 1023) / 1024;
     std::vector<uint4> units((size_t)steps * stride * VCZ_STEP_WORDS / 4);
-    const VczPairRows job = {(u64)rows.data(), (u64)units.data(), n_rows, width, copies, kind, stride, (copies + 255) / 256};
+    const VczPairRows job = {(u64)rows.data(), 0, (u64)units.data(), n_rows, width, copies, kind, stride, (copies + 255) / 256};
     emulate::launch(steps * job.tiles, VCZ_THREADS, [&] { vcz_pair_units(job); });
 
     // Counts are added to what is there.
@@ -116,6 +116,81 @@ void test() {
     }
 }
 
+// The sums with weights of random dosages, of rows in random order and with gaps.
+void test_weighted() {
+    const u32 samples = (u32)(below(4) == 0 ? between(1, 150) : between(1, 40)), copies = 2 * samples;
+    const u32 n_rows = (u32)between(1, 600), slices = (u32)between(1, 9), steps = (slices + 3) / 4;
+    const u32 width = (copies + 63) / 64 * 2;
+    std::vector<std::vector<u32>> dosages(n_rows, std::vector<u32>(samples));
+    std::vector<u32> rows((size_t)n_rows * width);
+    for (u32 row = 0; row < n_rows; ++row) {
+        for (u32 copy = 0; copy < copies; ++copy) {
+            if (below(100) >= 40) continue;
+            rows[(size_t)row * width + copy / 32] |= 1u << copy % 32;
+            dosages[row][copy / 2] += 1;
+        }
+    }
+    std::vector<u32> order(slices * VCZ_SLICE_ROWS);
+    for (u32& row : order) row = below(3) == 0 ? VCZ_NO_ROW : (u32)below(n_rows);
+    std::vector<u64> weights(4 * steps), of_units(8 * steps);
+    for (u32 slice = 0; slice < slices; ++slice) {
+        weights[slice] = slice > 0 && below(2) == 0 ? weights[slice - 1] : below(4) == 0 ? below(9) : rng() >> 20;
+        of_units[2 * slice] = below(3) == 0 ? 0 : rng() >> 9;
+        of_units[2 * slice + 1] = rng() >> 30;
+    }
+    const u32 n_units = (samples + 7) / 8 * 16, stride = (n_units + 767) / 768 * 768;
+    std::vector<uint4> units((size_t)steps * stride * VCZ_STEP_WORDS / 4);
+    const VczPairRows job = {(u64)rows.data(),         (u64)order.data(), (u64)units.data(), (u32)order.size(), width, copies,
+                             VCZ_UNITS_DIPLOID_BLOCKS, stride,            (copies + 255) / 256};
+    emulate::launch(steps * job.tiles, VCZ_THREADS, [&] { vcz_pair_units(job); });
+
+    // Sums are added to what is there.
+    const size_t pairs = (size_t)samples * (samples + 1) / 2;
+    std::vector<u64> sums(2 * pairs, 3), hopper(2 * pairs, 3), unit_sums(4 * (size_t)n_units, 3);
+    VczWeightedGram gram = {{(u64)units.data(), 0, 0, 0, n_units, stride, steps, (u32)between(1, steps), 0}, (u64)weights.data(), (u64)sums.data(), samples, 0};
+    const std::vector<VczPairTile> tiles = tiles_of(n_units, VCZ_GRAM_TILE, VCZ_GRAM_TILE);
+    gram.gram.tiles = (u64)tiles.data();
+    gram.gram.n_tiles = (u32)tiles.size();
+    emulate::launch(gram.gram.n_tiles * gram.gram.splits, VCZ_THREADS, [&] { vcz_gram_weighted(gram); });
+    const std::vector<VczPairTile> large = tiles_of(n_units, VCZ_WEIGHTED_ROWS, VCZ_HOPPER_COLUMNS);
+    gram.gram.tiles = (u64)large.data();
+    gram.gram.n_tiles = (u32)large.size();
+    gram.sums = (u64)hopper.data();
+    emulate::launch((u32)between(1, 3), VCZ_WEIGHTED_THREADS, [&] { vcz_gram_weighted_hopper(gram); });
+    const VczUnitSums of_bits = {(u64)units.data(), (u64)of_units.data(), (u64)unit_sums.data(), n_units, stride, steps, 0};
+    emulate::launch((n_units + VCZ_THREADS - 1) / VCZ_THREADS * ((steps + VCZ_SUM_STEPS - 1) / VCZ_SUM_STEPS), VCZ_THREADS,
+                    [&] { vcz_unit_sums(of_bits); });
+
+    typedef unsigned __int128 u128;
+    const u128 begin = 3 + ((u128)3 << 32);
+    const auto sum_at = [](const std::vector<u64>& sums, size_t at) { return sums[at] + ((u128)sums[at + 1] << 32); };
+    const std::string what = std::to_string(samples) + " individuals, " + std::to_string(slices) + " slices, ";
+    size_t at = 0;
+    for (u32 i = 0; i < samples; ++i) {
+        for (u32 j = i; j < samples; ++j, at += 2) {
+            u128 expected = begin;
+            for (size_t place = 0; place < order.size(); ++place) {
+                if (order[place] == VCZ_NO_ROW) continue;
+                const std::vector<u32>& row = dosages[order[place]];
+                expected += (u128)weights[place / VCZ_SLICE_ROWS] * row[i] * row[j];
+            }
+            if (sum_at(sums, at) == expected && sum_at(hopper, at) == expected) continue;
+            fail(what + "the sum of pair (" + std::to_string(i) + ", " + std::to_string(j) + ") is wrong");
+        }
+    }
+    for (u32 unit = 0; unit < n_units; ++unit) {
+        const u32 sample = unit / 16 * 8 + unit % 8, dosage_bit = unit % 16 < 8 ? 1 : 2;
+        for (u32 set = 0; set < 2; ++set) {
+            u128 expected = begin;
+            for (size_t place = 0; place < order.size(); ++place) {
+                if (order[place] == VCZ_NO_ROW || sample >= samples || dosages[order[place]][sample] != dosage_bit) continue;
+                expected += of_units[2 * (place / VCZ_SLICE_ROWS) + set];
+            }
+            if (sum_at(unit_sums, 4 * (size_t)unit + 2 * set) != expected) fail(what + "a sum of unit " + std::to_string(unit) + " is wrong");
+        }
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -124,6 +199,7 @@ int main(int argc, char** argv) {
     for (seed = first; seed < first + cases; ++seed) {
         rng.seed(seed);
         test();
+        test_weighted();
     }
-    std::printf("%llu cases of the counts of pairs agree with the reference\n", cases);
+    std::printf("%llu cases of the counts and sums of pairs agree with the reference\n", cases);
 }

@@ -6,37 +6,30 @@ use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, Workers};
 
 use super::haplotypes::HaplotypePairs;
+use super::matrix::Shape;
 use super::matrix::zeros;
-use super::on_device::{OnDevice, UnitCounts, Units};
+use super::on_device::{OnDevice, RowKind, UnitCounts, Units};
 use super::triangle::{Divided, Part, pairs_of};
 
 impl HaplotypePairs {
-    /// Adds rows that `device` counts; returns the others.
-    pub(super) fn add_to<'a>(
-        &mut self,
-        device: &mut OnDevice,
-        rows: &[PlanesRow<'a>],
+    /// Sends rows that `device` counts; returns the numbers of the others.
+    pub(super) fn send_rows(
+        shape: Shape,
+        device: &OnDevice,
+        rows: &[PlanesRow<'_>],
         workers: &Workers<'_>,
-    ) -> Result<Vec<PlanesRow<'a>>, CountError> {
-        let copies = self.copies;
-        let (mut complete, mut incomplete, mut others) = (vec![], vec![], vec![]);
-        for &row in rows {
+    ) -> Result<Vec<usize>, CountError> {
+        let units = [Units::Copies, Units::CopiesCalled];
+        let kind = |row: PlanesRow<'_>| {
             let is_biallelic = row.only_low().is_some() || row.codes().next().is_none();
             match (is_biallelic, row.is_complete()) {
-                (true, true) if row.is_all_reference() => self.complete += 1,
-                (true, true) => complete.push(row),
-                (true, false) => incomplete.push(row),
-                (false, _) => others.push(row),
+                (true, true) if row.is_all_reference() => RowKind::Reference,
+                (true, true) => RowKind::Complete,
+                (true, false) => RowKind::Incomplete,
+                (false, _) => RowKind::OfHost,
             }
-        }
-        match device.add(Units::Copies, &complete, copies, workers)? {
-            true => self.complete += complete.len() as u64,
-            false => others.append(&mut complete),
-        }
-        if !device.add(Units::CopiesCalled, &incomplete, copies, workers)? {
-            others.append(&mut incomplete);
-        }
-        Ok(others)
+        };
+        device.send(units, rows, kind, shape.copies(), workers)
     }
 
     /// Adds the counts of a device.

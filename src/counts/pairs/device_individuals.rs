@@ -6,36 +6,28 @@ use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, Workers};
 
 use super::individual_class::Class;
+use super::individual_rows::class;
 use super::individuals::IndividualPairs;
-use super::on_device::{OnDevice, UnitCounts, Units};
+use super::matrix::Shape;
+use super::on_device::{OnDevice, RowKind, UnitCounts, Units};
 use super::triangle::Divided;
 
 impl IndividualPairs {
-    /// Adds rows that `device` counts; returns the others.
-    pub(super) fn add_to<'a>(
-        &mut self,
-        device: &mut OnDevice,
-        rows: &[PlanesRow<'a>],
+    /// Sends rows that `device` counts; returns the numbers of the others.
+    pub(super) fn send_rows(
+        shape: Shape,
+        device: &OnDevice,
+        rows: &[PlanesRow<'_>],
         workers: &Workers<'_>,
-    ) -> Result<Vec<PlanesRow<'a>>, CountError> {
-        let copies = self.shape.copies();
-        let (mut complete, mut incomplete, mut others) = (vec![], vec![], vec![]);
-        for &row in rows {
-            match self.class(row, false) {
-                Class::Reference => self.complete += 1,
-                Class::Complete | Class::Rare => complete.push(row),
-                Class::Incomplete => incomplete.push(row),
-                Class::Any(_) => others.push(row),
-            }
-        }
-        match device.add(Units::Diploids, &complete, copies, workers)? {
-            true => self.complete += complete.len() as u64,
-            false => others.append(&mut complete),
-        }
-        if !device.add(Units::DiploidsCalled, &incomplete, copies, workers)? {
-            others.append(&mut incomplete);
-        }
-        Ok(others)
+    ) -> Result<Vec<usize>, CountError> {
+        let units = [Units::Diploids, Units::DiploidsCalled];
+        let kind = |row: PlanesRow<'_>| match class(row, shape, false) {
+            Class::Reference => RowKind::Reference,
+            Class::Complete | Class::Rare => RowKind::Complete,
+            Class::Incomplete => RowKind::Incomplete,
+            Class::Any(_) => RowKind::OfHost,
+        };
+        device.send(units, rows, kind, shape.copies(), workers)
     }
 
     /// Adds the counts of a device.

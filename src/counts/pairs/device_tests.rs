@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::tests::{Calls, calls};
@@ -19,7 +20,7 @@ struct SoftwareDevice {
 struct SoftwareCounter {
     units: Units,
     copies: usize,
-    counts: Vec<u32>,
+    counts: Mutex<Vec<u32>>,
 }
 
 impl PairDevice for SoftwareDevice {
@@ -28,7 +29,7 @@ impl PairDevice for SoftwareDevice {
         units: Units,
         copies: usize,
     ) -> Result<Option<Box<dyn UnitCounter>>, CountError> {
-        let counts = vec![0; units.number(copies).pow(2)];
+        let counts = Mutex::new(vec![0; units.number(copies).pow(2)]);
         let counter = SoftwareCounter {
             units,
             copies,
@@ -36,12 +37,87 @@ impl PairDevice for SoftwareDevice {
         };
         Ok((self.refused != Some(units)).then(|| Box::new(counter) as _))
     }
+
+    fn weighted_counter(
+        &self,
+        samples: usize,
+        classes: Vec<ClassWeights>,
+    ) -> Result<Option<Box<dyn WeightedCounter>>, CountError> {
+        let sums = || vec![0; samples * (samples + 1) / 2];
+        let counter = SoftwareSums {
+            samples,
+            classes,
+            sums: Mutex::new(WeightedSums {
+                pairs: [sums(), sums()],
+                singles: [vec![0; samples], vec![0; samples]],
+            }),
+        };
+        Ok((self.refused.is_none()).then(|| Box::new(counter) as _))
+    }
+}
+
+/// Weighted sums in software.
+#[derive(Debug)]
+struct SoftwareSums {
+    samples: usize,
+    classes: Vec<ClassWeights>,
+    sums: Mutex<WeightedSums>,
+}
+
+impl WeightedCounter for SoftwareSums {
+    fn add(
+        &self,
+        classes: &[u32],
+        set: &mut SetRows<'_>,
+        _workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let row_words = plane_words(2 * self.samples);
+        let mut words = vec![u64::MAX; classes.len() * row_words];
+        set(0..classes.len(), &mut words)?;
+        let mut sums = self.sums.lock();
+        for (class, row) in classes.iter().zip(words.chunks(row_words)) {
+            let bit = |copy: usize| (row[copy / 64] >> (copy % 64) & 1) as i128;
+            assert!((2 * self.samples..row_words * 64).all(|past| bit(past) == 0));
+            let dosage = |sample: usize| bit(2 * sample) + bit(2 * sample + 1);
+            let weights = self.classes[*class as usize];
+            let samples = || 0..self.samples;
+            for (set, weight) in weights.singles.iter().enumerate() {
+                for sample in samples() {
+                    sums.singles[set][sample] += i128::from(*weight) * dosage(sample);
+                }
+            }
+            let pairs = || samples().flat_map(|i| (i..self.samples).map(move |j| (i, j)));
+            for (set, weight) in weights.pairs.iter().enumerate() {
+                for (at, (i, j)) in pairs().enumerate() {
+                    sums.pairs[set][at] += i128::from(*weight) * dosage(i) * dosage(j);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(self: Box<Self>) -> Result<WeightedSums, CountError> {
+        let mut sums = self.sums.into_inner();
+        // Without a weight there are no sums.
+        for set in 0..2 {
+            if self.classes.iter().all(|class| class.pairs[set] == 0) {
+                sums.pairs[set] = vec![];
+            }
+        }
+        Ok(sums)
+    }
 }
 
 impl UnitCounter for SoftwareCounter {
-    fn add(&mut self, rows: usize, set: &mut SetRows<'_>) -> Result<(), CountError> {
+    fn add(
+        &self,
+        rows: usize,
+        set: &mut SetRows<'_>,
+        _workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
         let width = plane_words(self.copies);
         let row_words = width * self.units.planes();
+        let mut counts = self.counts.lock();
         for begin in (0..rows).step_by(3) {
             let some = begin..rows.min(begin + 3);
             let mut words = vec![u64::MAX; some.len() * row_words];
@@ -72,7 +148,7 @@ impl UnitCounter for SoftwareCounter {
                 let n = units.len();
                 for (i, _) in units.iter().enumerate().filter(|(_, bit)| **bit) {
                     for (j, _) in units.iter().enumerate().filter(|(j, bit)| **bit && *j >= i) {
-                        self.counts[i * n + j] += 1;
+                        counts[i * n + j] += 1;
                     }
                 }
             }
@@ -81,7 +157,8 @@ impl UnitCounter for SoftwareCounter {
     }
 
     fn take(self: Box<Self>) -> Result<UnitCounts, CountError> {
-        Ok(UnitCounts::new(self.units.number(self.copies), self.counts))
+        let counts = self.counts.into_inner();
+        Ok(UnitCounts::new(self.units.number(self.copies), counts))
     }
 }
 
@@ -92,16 +169,17 @@ fn counted_on<M: PairMatrix>(
     options: M::Options,
     refused: Option<Units>,
 ) -> M {
-    let mut device = OnDevice::new(Arc::new(SoftwareDevice { refused }));
+    let device = OnDevice::new(Arc::new(SoftwareDevice { refused }));
     let workers = Workers::new(3, &|| false);
     let mut matrix = M::try_new(shape, options).unwrap();
     for part in calls.site_rows().parts(shape.copies(), 100) {
-        let others = matrix.add_on(&mut device, &part, &workers).unwrap();
+        let others = M::send(shape, options, &device, &part, &workers).unwrap();
+        let others: Vec<_> = others.into_iter().map(|row| part[row]).collect();
         matrix.fold(&others, Level::detect(), &workers).unwrap();
     }
-    matrix.take_counts(&mut device, &workers).unwrap();
+    matrix.add_counted(&device, &workers).unwrap();
     // Nothing is left there.
-    matrix.take_counts(&mut device, &workers).unwrap();
+    matrix.add_counted(&device, &workers).unwrap();
     matrix
 }
 
@@ -129,6 +207,30 @@ proptest! {
                 for j in i + 1..shape.samples {
                     prop_assert_eq!(found.pair(i, j), alone.pair(i, j), "{} {} {:?}", i, j, refused);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn relationships_are_the_same((calls, _) in calls()) {
+        let shape = calls.shape;
+        for forms in [Forms::Grm, Forms::Gcta, Forms::Covariance] {
+            let alone: Relationship = counted(&calls, shape, forms);
+            for refused in [None, Some(Units::Copies)] {
+                let found: Relationship = counted_on(&calls, shape, forms, refused);
+                let of_pair = |of: &Relationship, i, j| match forms {
+                    Forms::Grm => of.grm(i, j).map(|pair| [pair.gcta, pair.vanraden, pair.sites as f64]),
+                    Forms::Gcta => (of.rows() > 0).then(|| [of.gcta_over_rows(i, j); 3]),
+                    Forms::Covariance => of.covariance(i, j).map(|covariance| [covariance; 3]),
+                };
+                for i in 0..shape.samples {
+                    for j in i..shape.samples {
+                        let (one, other) = (of_pair(&found, i, j), of_pair(&alone, i, j));
+                        let bits = |of: Option<[f64; 3]>| of.map(|of| of.map(f64::to_bits));
+                        prop_assert_eq!(bits(one), bits(other), "{} {} {:?}: {:?} {:?}", i, j, forms, one, other);
+                    }
+                }
+                prop_assert_eq!(found.rows(), alone.rows());
             }
         }
     }

@@ -10,6 +10,7 @@ use super::corrections::{CorrectionsOfPart, DividedCorrections, DividedMissing, 
 use super::diploids::{ALT, CALLED, HET, pooled};
 use super::individual_class::{Class, SortedRows};
 use super::individuals::IndividualPairs;
+use super::matrix::Shape;
 use super::polyploid;
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair, ones};
 use super::rare::{RareByUnit, rare_plane, words_of};
@@ -60,31 +61,31 @@ impl PairCounts<5> for Incomplete {
     }
 }
 
-impl IndividualPairs {
-    /// The class of a row; without `rare`, rows of which few copies have an allele are complete ones.
-    pub(super) fn class(&self, row: PlanesRow<'_>, rare: bool) -> Class {
-        let planes = row.codes().count();
-        if self.shape.ploidy != 2 {
-            return Class::Any(planes);
-        }
-        if row.is_all_reference() {
-            return Class::Reference;
-        }
-        let biallelic = planes == 0 || row.only_low().is_some();
-        match biallelic {
-            true if rare && rare_plane(row, self.shape.copies()).is_some() => Class::Rare,
-            true if row.is_complete() => Class::Complete,
-            true if !any_calls::has_half_calls(row) => Class::Incomplete,
-            _ => Class::Any(planes),
-        }
+/// The class of a row; without `rare`, rows of which few copies have an allele are complete ones.
+pub(super) fn class(row: PlanesRow<'_>, shape: Shape, rare: bool) -> Class {
+    let planes = row.codes().count();
+    if shape.ploidy != 2 {
+        return Class::Any(planes);
     }
+    if row.is_all_reference() {
+        return Class::Reference;
+    }
+    let biallelic = planes == 0 || row.only_low().is_some();
+    match biallelic {
+        true if rare && rare_plane(row, shape.copies()).is_some() => Class::Rare,
+        true if row.is_complete() => Class::Complete,
+        true if !any_calls::has_half_calls(row) => Class::Incomplete,
+        _ => Class::Any(planes),
+    }
+}
 
+impl IndividualPairs {
     /// Sorts rows.
     pub(super) fn sorted<'a>(&self, rows: &[PlanesRow<'a>]) -> SortedRows<'a> {
         let copies = self.shape.copies();
         let mut sorted = SortedRows::default();
         for row in rows {
-            let class = self.class(*row, true);
+            let class = class(*row, self.shape, true);
             let complete = [Class::Reference, Class::Rare, Class::Complete].contains(&class);
             sorted.complete += u64::from(complete);
             match class {

@@ -168,7 +168,6 @@ impl IndividualPairs {
 
 impl PairMatrix for IndividualPairs {
     const KIND: u32 = 2;
-    const ON_DEVICE: bool = true;
     type Options = ();
 
     fn try_new(shape: Shape, (): ()) -> Result<Self, CountError> {
@@ -209,22 +208,20 @@ impl PairMatrix for IndividualPairs {
         Ok(())
     }
 
-    fn add_on<'a>(
-        &mut self,
-        device: &mut OnDevice,
-        rows: &[PlanesRow<'a>],
+    fn send(
+        shape: Shape,
+        (): (),
+        device: &OnDevice,
+        rows: &[PlanesRow<'_>],
         workers: &Workers<'_>,
-    ) -> Result<Vec<PlanesRow<'a>>, CountError> {
-        let others = self.add_to(device, rows, workers)?;
-        self.rows = more_rows(self.rows, (rows.len() - others.len()) as u64)?;
-        Ok(others)
+    ) -> Result<Vec<usize>, CountError> {
+        Self::send_rows(shape, device, rows, workers)
     }
 
-    fn take_counts(
-        &mut self,
-        device: &mut OnDevice,
-        workers: &Workers<'_>,
-    ) -> Result<(), CountError> {
+    fn add_counted(&mut self, device: &OnDevice, workers: &Workers<'_>) -> Result<(), CountError> {
+        let sent = device.take_sent();
+        self.rows = more_rows(self.rows, sent.rows)?;
+        self.complete += sent.complete;
         while let Some((units, counts)) = device.take()? {
             self.add_counts(units, &counts, workers)?;
         }

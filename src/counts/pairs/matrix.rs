@@ -48,33 +48,23 @@ pub(crate) trait PairMatrix: Clone + Debug + Send + Sync + Sized + 'static {
         workers: &Workers<'_>,
     ) -> Result<(), CountError>;
 
-    /// Whether devices count pairs of it.
-    const ON_DEVICE: bool = false;
-
-    /// Adds the rows that `device` counts; returns the others.
+    /// Sends the rows that `device` counts; returns the numbers of the others, in order.
     ///
     /// # Errors
-    /// As [`fold`](Self::fold), and [`CountError::Device`].
-    fn add_on<'a>(
-        &mut self,
-        _device: &mut OnDevice,
-        rows: &[PlanesRow<'a>],
-        _workers: &Workers<'_>,
-    ) -> Result<Vec<PlanesRow<'a>>, CountError> {
-        Ok(rows.to_vec())
-    }
+    /// [`CountError::Device`] and [`CountError::Stopped`].
+    fn send(
+        shape: Shape,
+        options: Self::Options,
+        device: &OnDevice,
+        rows: &[PlanesRow<'_>],
+        workers: &Workers<'_>,
+    ) -> Result<Vec<usize>, CountError>;
 
-    /// Adds the counts of all rows that [`add_on`](Self::add_on) has left to the device.
+    /// Adds the counts of all rows that were [sent](Self::send).
     ///
     /// # Errors
     /// [`CountError::Device`], [`CountError::TooLarge`] and [`CountError::Stopped`]. The matrix must not be used after.
-    fn take_counts(
-        &mut self,
-        _device: &mut OnDevice,
-        _workers: &Workers<'_>,
-    ) -> Result<(), CountError> {
-        Ok(())
-    }
+    fn add_counted(&mut self, device: &OnDevice, workers: &Workers<'_>) -> Result<(), CountError>;
 
     /// Adds the rows of another matrix of the same population and options.
     ///

@@ -5,7 +5,8 @@
 //! * `rare`: rows of which few units carry an allele, for all of them. `read_rows`: rows as the last of them adds them.
 //! * `triangle`: parts of all pairs, which several threads add to. `transposed`: the bits of rows by copy. `products`: counts over all pairs, with the host's best instruction set.
 //!   `gemm`: exact sums of products of whole numbers.
-//! * `on_device`: counts that a device keeps, and [`PairDevice`], the trait of devices; `device_haplotypes`, `device_individuals`: what goes there.
+//! * `on_device`: counts that a device keeps, and [`PairDevice`], the trait of devices; `device_haplotypes`, `device_individuals`,
+//!   `device_relationship`: what goes there.
 //!
 //! Invariant: everything is an integer, so rows and matrices may be added in any order.
 
@@ -13,6 +14,7 @@ mod any_calls;
 mod corrections;
 mod device_haplotypes;
 mod device_individuals;
+mod device_relationship;
 mod diploids;
 mod dosages;
 mod gemm;
@@ -40,9 +42,11 @@ mod tests;
 pub(crate) use haplotypes::HaplotypePairs;
 pub(crate) use individuals::{IndividualPair, IndividualPairs};
 pub(crate) use matrix::{PairMatrix, Shape, Words};
-pub(crate) use on_device::{OnDevice, PairDevice};
 #[cfg(any(test, feature = "gpu"))]
-pub(crate) use on_device::{SetRows, UnitCounter, UnitCounts, Units};
+pub(crate) use on_device::{
+    ClassWeights, SetRows, UnitCounter, UnitCounts, Units, WeightedCounter, WeightedSums,
+};
+pub(crate) use on_device::{OnDevice, PairDevice};
 pub(crate) use relationship::Relationship;
 pub(crate) use site_rows::SiteRows;
 pub(crate) use triangle::pairs_of;

@@ -1,12 +1,17 @@
-//! Counts over pairs that a device keeps: [`PairDevice`] and [`UnitCounter`], which `gpu` implements, and [`OnDevice`], what a matrix has there.
+//! Counts over pairs that devices keep: [`PairDevice`], [`UnitCounter`] and [`WeightedCounter`], which `gpu` implements, and [`OnDevice`],
+//! the rows of one matrix that are counted there.
 //!
-//! A device counts for every pair of *units* the rows at which both have a bit. What the counts of a matrix are in these follows from
-//! [`Units`]. Invariant: everything is an integer, so the host may count some rows and devices others.
+//! A device counts for every pair of *units* the rows at which both have a bit, or adds up weighted products of dosages. What the counts of a
+//! matrix are in these follows from [`Units`] and [`ClassWeights`]. Rows may be sent by several threads at a time. Invariant: everything is an
+//! integer, so the host may count some rows and devices others.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
 
 use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED, plane_words};
 use crate::counts::{CountError, Workers};
@@ -52,13 +57,18 @@ const PART_WORDS: usize = 1 << 17;
 pub(crate) type SetRows<'a> = dyn FnMut(Range<usize>, &mut [u64]) -> Result<(), CountError> + 'a;
 
 /// Counts pairs of units.
-pub(crate) trait UnitCounter: Debug + Send {
+pub(crate) trait UnitCounter: Debug + Send + Sync {
     /// Adds this many rows, whose words `set` gives. Bits past the last copy are zero, and so are those of the allele of copies that are
     /// not called.
     ///
     /// # Errors
-    /// [`CountError::Device`], and those of `set`. The counter must not be used after.
-    fn add(&mut self, rows: usize, set: &mut SetRows<'_>) -> Result<(), CountError>;
+    /// [`CountError::Device`], [`CountError::Stopped`] while it waits for the device, and those of `set`. The counter must not be used after.
+    fn add(
+        &self,
+        rows: usize,
+        set: &mut SetRows<'_>,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError>;
 
     /// The counts of all rows that were added.
     ///
@@ -88,6 +98,43 @@ impl UnitCounts {
     }
 }
 
+/// What rows of a class are multiplied by: w in sums of w x x′ over rows for pairs of individuals, and in sums of w x for each individual, with
+/// x the dosage of an individual. Two sums of each kind. Every w x x′ is at most 2³³ times the number of individuals, and every w x below 2⁵⁴.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClassWeights {
+    pub(crate) pairs: [u64; 2],
+    pub(crate) singles: [u64; 2],
+}
+
+/// Sums over rows with the weights of their classes.
+#[derive(Debug, Default)]
+pub(crate) struct WeightedSums {
+    /// For pairs of individuals i ≤ j, ordered by i and then j; empty if all weights are 0.
+    pub(crate) pairs: [Vec<i128>; 2],
+    /// For each individual.
+    pub(crate) singles: [Vec<i128>; 2],
+}
+
+/// Adds up weighted products of the dosages of diploid individuals.
+pub(crate) trait WeightedCounter: Debug + Send + Sync {
+    /// Adds a row of each of `classes`; `set` gives the words of the allele's plane. No call is missing, and bits past the last copy are zero.
+    ///
+    /// # Errors
+    /// As [`UnitCounter::add`].
+    fn add(
+        &self,
+        classes: &[u32],
+        set: &mut SetRows<'_>,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError>;
+
+    /// The sums over all rows that were added.
+    ///
+    /// # Errors
+    /// [`CountError::Device`], or [`CountError::TooLarge`] if they do not fit in memory.
+    fn take(self: Box<Self>) -> Result<WeightedSums, CountError>;
+}
+
 /// One or more devices that count pairs.
 pub(crate) trait PairDevice: Debug + Send + Sync {
     /// A counter of the pairs of units of so many copies; `None` if the host is to count them.
@@ -99,91 +146,267 @@ pub(crate) trait PairDevice: Debug + Send + Sync {
         units: Units,
         copies: usize,
     ) -> Result<Option<Box<dyn UnitCounter>>, CountError>;
+
+    /// A counter for so many diploid individuals, with the weights of each class; `None` if the host is to add the rows.
+    ///
+    /// # Errors
+    /// As [`counter`](Self::counter).
+    fn weighted_counter(
+        &self,
+        samples: usize,
+        classes: Vec<ClassWeights>,
+    ) -> Result<Option<Box<dyn WeightedCounter>>, CountError>;
 }
 
-/// The counters of a matrix.
+/// How a row of pairs of units is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RowKind {
+    /// Every copy has the reference: no unit has a bit.
+    Reference,
+    /// Two alleles, no missing call.
+    Complete,
+    /// Two alleles, and missing calls that units have bits for.
+    Incomplete,
+    /// Any other.
+    OfHost,
+}
+
+/// Rows of a matrix that devices count.
+#[derive(Debug, Default)]
+pub(super) struct SentRows {
+    pub(super) rows: u64,
+    /// Those of them without a missing call.
+    pub(super) complete: u64,
+    /// Rows of each class, where there are classes.
+    pub(super) classes: Vec<u64>,
+}
+
+/// A counter once it was asked for; `None` if there is none and the host counts.
+type Opened<C> = Option<Arc<Box<C>>>;
+
+/// The rows of a matrix that devices count.
 #[derive(Debug)]
 pub(crate) struct OnDevice {
     device: Arc<dyn PairDevice>,
-    /// `None` for units that the host counts.
-    counters: BTreeMap<Units, Option<Box<dyn UnitCounter>>>,
+    counters: Mutex<BTreeMap<Units, Opened<dyn UnitCounter>>>,
+    weighted: Mutex<Option<Opened<dyn WeightedCounter>>>,
+    sent: Mutex<SentRows>,
+    /// Whether no rows were sent.
+    is_new: AtomicBool,
 }
 
 impl OnDevice {
-    /// No counts, on this device.
+    /// No rows, on this device.
     pub(crate) fn new(device: Arc<dyn PairDevice>) -> Self {
         Self {
             device,
-            counters: BTreeMap::new(),
+            counters: Mutex::default(),
+            weighted: Mutex::default(),
+            sent: Mutex::default(),
+            is_new: AtomicBool::new(true),
         }
     }
 
-    /// Whether no counter was opened: that of the first rows takes long.
+    /// Whether no rows were sent: the first ones open a counter, which takes long.
     pub(crate) fn is_new(&self) -> bool {
-        self.counters.is_empty()
+        self.is_new.load(Ordering::Relaxed)
     }
 
-    /// Adds biallelic rows of `copies` copies; `false` if the host must.
-    pub(super) fn add(
-        &mut self,
-        units: Units,
+    /// Changes the numbers of rows that were sent.
+    pub(super) fn record(&self, change: impl FnOnce(&mut SentRows)) {
+        change(&mut self.sent.lock());
+        self.is_new.store(false, Ordering::Relaxed);
+    }
+
+    /// Sends rows of `copies` copies, as units for those without and with missing calls; returns the numbers of those that the host counts.
+    pub(super) fn send(
+        &self,
+        [of_complete, of_incomplete]: [Units; 2],
         rows: &[PlanesRow<'_>],
+        kind: impl Fn(PlanesRow<'_>) -> RowKind,
+        copies: usize,
+        workers: &Workers<'_>,
+    ) -> Result<Vec<usize>, CountError> {
+        let (mut complete, mut incomplete, mut others) = (vec![], vec![], vec![]);
+        let mut references = 0;
+        for (at, row) in rows.iter().enumerate() {
+            match kind(*row) {
+                RowKind::Reference => references += 1,
+                RowKind::Complete => complete.push((at, *row)),
+                RowKind::Incomplete => incomplete.push((at, *row)),
+                RowKind::OfHost => others.push(at),
+            }
+        }
+        let mut of_host = |rows: &mut Vec<(usize, PlanesRow<'_>)>| {
+            others.extend(rows.drain(..).map(|(at, _)| at));
+        };
+        if !self.add(of_complete, &complete, copies, workers)? {
+            of_host(&mut complete);
+        }
+        if !self.add(of_incomplete, &incomplete, copies, workers)? {
+            of_host(&mut incomplete);
+        }
+        others.sort_unstable();
+        self.record(|sent| {
+            sent.complete += references + complete.len() as u64;
+            sent.rows += (rows.len() - others.len()) as u64;
+        });
+        Ok(others)
+    }
+
+    /// Adds biallelic rows of `copies` copies, which have numbers; `false` if the host must.
+    fn add(
+        &self,
+        units: Units,
+        rows: &[(usize, PlanesRow<'_>)],
         copies: usize,
         workers: &Workers<'_>,
     ) -> Result<bool, CountError> {
         if rows.is_empty() {
             return Ok(true);
         }
-        if !self.counters.contains_key(&units) {
-            let counter = self.device.counter(units, copies)?;
-            self.counters.insert(units, counter);
-        }
-        let Some(Some(counter)) = self.counters.get_mut(&units) else {
+        let Some(counter) = self.counter(units, copies)? else {
             return Ok(false);
         };
         let width = plane_words(copies);
         let row_words = width * units.planes();
-        counter.add(rows.len(), &mut |range, words| {
+        let mut set = |range: Range<usize>, words: &mut [u64]| {
             let rows = rows.get(range).unwrap_or_default();
-            let fewest = PART_WORDS / row_words.max(1);
-            let some = rows.len().div_ceil(workers.parts()).max(fewest).max(1);
-            let parts = rows.chunks(some).zip(words.chunks_mut(some * row_words));
-            workers.each(parts, |(rows, words)| {
-                for (row, words) in rows.iter().zip(words.chunks_exact_mut(row_words)) {
-                    let (allele, uncalled) = words.split_at_mut(width);
-                    set_plane(allele, row.plane(0), None);
-                    if !uncalled.is_empty() {
-                        set_plane(uncalled, row.plane(UNCALLED), row.plane(ABSENT));
-                    }
+            set_rows(rows, words, row_words, workers, |(_, row), words| {
+                let (allele, uncalled) = words.split_at_mut(width);
+                set_plane(allele, row.plane(0), None);
+                if !uncalled.is_empty() {
+                    set_plane(uncalled, row.plane(UNCALLED), row.plane(ABSENT));
                 }
-                Ok(())
             })
-        })?;
+        };
+        counter.add(rows.len(), &mut set, workers)?;
         Ok(true)
     }
 
+    fn counter(&self, units: Units, copies: usize) -> Result<Opened<dyn UnitCounter>, CountError> {
+        let mut counters = self.counters.lock();
+        if let Some(counter) = counters.get(&units) {
+            return Ok(counter.clone());
+        }
+        let counter = self.device.counter(units, copies)?.map(Arc::new);
+        counters.insert(units, counter.clone());
+        Ok(counter)
+    }
+
+    /// Adds rows of `samples` complete diploids, each with its class and whether the copies that have the reference are counted instead of the
+    /// others; `false` if the host must. `weights` gives the weights of all classes.
+    pub(super) fn add_weighted(
+        &self,
+        rows: &[(PlanesRow<'_>, bool)],
+        classes: &[u32],
+        samples: usize,
+        weights: impl FnOnce() -> Vec<ClassWeights>,
+        workers: &Workers<'_>,
+    ) -> Result<bool, CountError> {
+        if rows.is_empty() {
+            return Ok(true);
+        }
+        let counter = {
+            let mut weighted = self.weighted.lock();
+            match &*weighted {
+                Some(counter) => counter.clone(),
+                None => {
+                    let counter = self.device.weighted_counter(samples, weights())?;
+                    weighted.insert(counter.map(Arc::new)).clone()
+                }
+            }
+        };
+        let Some(counter) = counter else {
+            return Ok(false);
+        };
+        let copies = 2 * samples;
+        let row_words = plane_words(copies);
+        let mut set = |range: Range<usize>, words: &mut [u64]| {
+            let rows = rows.get(range).unwrap_or_default();
+            set_rows(rows, words, row_words, workers, |(row, flip), words| {
+                words.fill(0);
+                for (_, plane) in row.codes() {
+                    for (word, of_code) in words.iter_mut().zip(plane) {
+                        *word |= of_code;
+                    }
+                }
+                if *flip {
+                    let past = copies.next_multiple_of(64) - copies;
+                    words.iter_mut().for_each(|word| *word = !*word);
+                    if let Some(last) = words.last_mut() {
+                        *last &= u64::MAX >> past;
+                    }
+                }
+            })
+        };
+        counter.add(classes, &mut set, workers)?;
+        Ok(true)
+    }
+
+    /// The numbers of the rows that were sent, which are then forgotten.
+    pub(super) fn take_sent(&self) -> SentRows {
+        std::mem::take(&mut self.sent.lock())
+    }
+
     /// The counts of some of the rows that were added, which are then no longer here; `None` if there are none left.
-    pub(super) fn take(&mut self) -> Result<Option<(Units, UnitCounts)>, CountError> {
-        while let Some((units, counter)) = self.counters.pop_first() {
+    pub(super) fn take(&self) -> Result<Option<(Units, UnitCounts)>, CountError> {
+        let mut counters = std::mem::take(&mut *self.counters.lock());
+        while let Some((units, counter)) = counters.pop_first() {
             if let Some(counter) = counter {
-                return Ok(Some((units, counter.take()?)));
+                let counts = closed(counter)?.take()?;
+                *self.counters.lock() = counters;
+                return Ok(Some((units, counts)));
             }
         }
         Ok(None)
     }
 
+    /// The weighted sums of the rows that were added, which are then no longer here; `None` if there are none.
+    pub(super) fn take_weighted(&self) -> Result<Option<WeightedSums>, CountError> {
+        match self.weighted.lock().take().flatten() {
+            Some(counter) => closed(counter)?.take().map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Bytes of the counts that [`take`](Self::take) returns at a time, of so many copies; saturating.
     pub(crate) fn heap_bytes(&self, copies: usize) -> usize {
-        let counted = self
-            .counters
-            .iter()
-            .filter(|(_, counter)| counter.is_some());
+        let counters = self.counters.lock();
+        let counted = counters.iter().filter(|(_, counter)| counter.is_some());
         let bytes = counted.map(|(units, _)| {
             let units = units.number(copies);
             units.saturating_mul(units).saturating_mul(size_of::<u32>())
         });
         bytes.max().unwrap_or(0)
     }
+}
+
+/// A counter that no thread uses any more.
+fn closed<C: ?Sized>(counter: Arc<Box<C>>) -> Result<Box<C>, CountError> {
+    Arc::into_inner(counter).ok_or_else(|| {
+        CountError::Device("rows are added while the counts of pairs are read".into())
+    })
+}
+
+/// Sets the words of rows, by several threads if they are many.
+fn set_rows<R: Sync>(
+    rows: &[R],
+    words: &mut [u64],
+    row_words: usize,
+    workers: &Workers<'_>,
+    set: impl Fn(&R, &mut [u64]) + Sync,
+) -> Result<(), CountError> {
+    let row_words = row_words.max(1);
+    let fewest = PART_WORDS / row_words;
+    let some = rows.len().div_ceil(workers.parts()).max(fewest).max(1);
+    let parts = rows.chunks(some).zip(words.chunks_mut(some * row_words));
+    workers.each(parts, |(rows, words)| {
+        for (row, words) in rows.iter().zip(words.chunks_exact_mut(row_words)) {
+            set(row, words);
+        }
+        Ok(())
+    })
 }
 
 /// Sets the words of a plane to those that have a bit in either of two.

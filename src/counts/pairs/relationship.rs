@@ -10,6 +10,7 @@ use super::gemm::{FIRST, SECOND, Seconds, for_each_sum};
 use super::matrix::{
     PairMatrix, Saved, Shape, Words, add_all, more_rows, save_optional, too_large, zeros,
 };
+use super::on_device::OnDevice;
 use super::rare::RareByUnit;
 use super::read_rows::{Dense, DenseBlock, ReadRows, RowTerms};
 use super::triangle::{Divided, Part, diagonal_base, pairs_of};
@@ -23,20 +24,20 @@ const BATCH_ROWS: (usize, usize) = (256, 1 << 11);
 /// The sums of a population.
 #[derive(Clone, Debug)]
 pub(crate) struct Relationship {
-    shape: Shape,
-    forms: Forms,
+    pub(super) shape: Shape,
+    pub(super) forms: Forms,
     /// Rows that are summed.
-    rows: u64,
-    sums: Vec<Sum>,
+    pub(super) rows: u64,
+    pub(super) sums: Vec<Sum>,
 }
 
 /// One of the sums; its value for individuals i and j is total − single[i] − single[j] + pairs[i, j].
 #[derive(Clone, Debug, Default)]
-struct Sum {
-    total: i128,
-    single: Vec<i128>,
+pub(super) struct Sum {
+    pub(super) total: i128,
+    pub(super) single: Vec<i128>,
     /// Empty if all are 0.
-    pairs: Vec<i128>,
+    pub(super) pairs: Vec<i128>,
 }
 
 fn with_diagonal(samples: usize) -> usize {
@@ -334,6 +335,20 @@ impl PairMatrix for Relationship {
             self.add(read, &mut scratch, (level, workers))?;
         }
         Ok(())
+    }
+
+    fn send(
+        shape: Shape,
+        forms: Forms,
+        device: &OnDevice,
+        rows: &[PlanesRow<'_>],
+        workers: &Workers<'_>,
+    ) -> Result<Vec<usize>, CountError> {
+        Self::send_rows(shape, forms, device, rows, workers)
+    }
+
+    fn add_counted(&mut self, device: &OnDevice, _workers: &Workers<'_>) -> Result<(), CountError> {
+        self.add_sent(device)
     }
 
     fn merge(&mut self, other: &Self) -> Result<(), CountError> {

@@ -13,6 +13,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
+use super::pair_feed::PairFeed;
 use super::statistic::{GroupState, SiteInput, Statistic};
 use crate::counts::pairs::PairDevice;
 use crate::functions::interrupt;
@@ -37,9 +38,9 @@ impl<S: Statistic> StatisticAccumulator<S> {
         }
     }
 
-    /// Lets a device count pairs, if no rows were added.
-    pub(crate) fn use_device(&mut self, device: &Arc<dyn PairDevice>) {
-        self.statistic.use_device(device);
+    /// Lets a device count pairs, if no rows were added. Rows may be sent to it by what this returns, too.
+    pub(crate) fn use_device(&mut self, device: &Arc<dyn PairDevice>) -> Option<Arc<dyn PairFeed>> {
+        self.statistic.use_device(device)
     }
 }
 

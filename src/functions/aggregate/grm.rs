@@ -1,18 +1,21 @@
 //! `grm(call_genotype [, population])`: genomic relationship matrices.
 
+use std::mem::take;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StructArray};
-use arrow::buffer::OffsetBuffer;
+use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::Result;
 use datafusion::logical_expr::{Accumulator, Documentation};
 
 use super::accumulator::StatisticAccumulator;
-use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
+use super::pair_state::{Group, PairValue, PairsOf, check_pairs, counted};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::sample_pairs::{names, size_of_pair};
+use crate::counts::Workers;
 use crate::counts::pairs::{Forms, Relationship, pairs_of};
+use crate::functions::interrupt;
 
 /// `grm`.
 #[derive(Debug)]
@@ -46,6 +49,55 @@ fn lower_triangle(samples: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..samples).flat_map(|i| (0..=i).map(move |j| (i, j)))
 }
 
+/// The columns of one group's pairs, or of those of some rows of the triangle.
+struct Columns<'a> {
+    gcta: &'a mut [f64],
+    vanraden: &'a mut [f64],
+    sites: &'a mut [i64],
+}
+
+/// Rows of the triangle that a thread fills at a time.
+const ROWS: usize = 64;
+
+impl Columns<'_> {
+    /// Sets the values of all pairs.
+    fn fill(self, group: &Relationship, samples: usize) -> Result<()> {
+        let Self {
+            mut gcta,
+            mut vanraden,
+            mut sites,
+        } = self;
+        let mut parts = vec![];
+        for first in (0..samples).step_by(ROWS) {
+            let rows = first..samples.min(first + ROWS);
+            let pairs = rows.clone().map(|row| row + 1).sum();
+            let (part, rest) = take(&mut gcta).split_at_mut(pairs);
+            let (of_vanraden, rest_of_vanraden) = take(&mut vanraden).split_at_mut(pairs);
+            let (of_sites, rest_of_sites) = take(&mut sites).split_at_mut(pairs);
+            (gcta, vanraden, sites) = (rest, rest_of_vanraden, rest_of_sites);
+            let part = Columns {
+                gcta: part,
+                vanraden: of_vanraden,
+                sites: of_sites,
+            };
+            parts.push((rows, part));
+        }
+        let fill = |workers: &Workers<'_>| {
+            workers.each(parts, |(rows, part)| {
+                let numbers = part.gcta.iter_mut().zip(part.vanraden).zip(part.sites);
+                let pairs = rows.flat_map(|i| (0..=i).map(move |j| (i, j)));
+                for (((gcta, vanraden), sites), (i, j)) in numbers.zip(pairs) {
+                    if let Some(pair) = group.grm(j, i) {
+                        (*gcta, *vanraden, *sites) = (pair.gcta, pair.vanraden, pair.sites);
+                    }
+                }
+                Ok(())
+            })
+        };
+        counted(NAME, interrupt::with_workers(fill))
+    }
+}
+
 impl Relationships {
     fn pairs(&self) -> usize {
         pairs_of(self.ids.len()).saturating_add(self.ids.len())
@@ -62,23 +114,30 @@ impl PairValue for Relationships {
     ) -> Result<ArrayRef> {
         let (number, samples) = (groups.len(), self.ids.len());
         let total = self.pairs().saturating_mul(number);
-        let (mut gcta, mut vanraden) = (Vec::with_capacity(total), Vec::with_capacity(total));
-        let mut sites = Vec::with_capacity(total);
-        for group in groups {
-            let group = group?;
-            for (i, j) in lower_triangle(samples) {
-                let pair = group.grm(j, i);
-                gcta.push(pair.as_ref().map(|pair| pair.gcta));
-                vanraden.push(pair.as_ref().map(|pair| pair.vanraden));
-                sites.push(pair.map_or(0, |pair| pair.sites));
-            }
+        let (mut gcta, mut vanraden) = (vec![0.0; total], vec![0.0; total]);
+        let mut sites = vec![0; total];
+        for (at, group) in groups.enumerate() {
+            let pairs = at * self.pairs()..(at + 1) * self.pairs();
+            let columns = Columns {
+                gcta: gcta.get_mut(pairs.clone()).unwrap_or_default(),
+                vanraden: vanraden.get_mut(pairs.clone()).unwrap_or_default(),
+                sites: sites.get_mut(pairs).unwrap_or_default(),
+            };
+            columns.fill(group?.as_ref(), samples)?;
         }
+        // A pair has values where it has sites.
+        let defined: NullBuffer = sites
+            .iter()
+            .map(|sites| *sites > 0)
+            .collect::<Vec<_>>()
+            .into();
+        let numbers = |numbers: Vec<f64>| Float64Array::new(numbers.into(), Some(defined.clone()));
         let pairs = || (0..number).flat_map(|_| lower_triangle(samples));
         let columns: Vec<ArrayRef> = vec![
             names(NAME, &self.ids, || pairs().map(|(i, _)| i))?,
             names(NAME, &self.ids, || pairs().map(|(_, j)| j))?,
-            Arc::new(Float64Array::from(gcta)),
-            Arc::new(Float64Array::from(vanraden)),
+            Arc::new(numbers(gcta)),
+            Arc::new(numbers(vanraden)),
             Arc::new(Int64Array::from(sites)),
         ];
         let structs = StructArray::try_new_with_length(fields(), columns, None, total)?;

@@ -89,6 +89,7 @@ mod many_sums_of;
 mod merge_of;
 mod neutrality_test;
 mod numbers;
+mod pair_feed;
 mod pair_state;
 #[cfg(test)]
 mod planes_laws;
@@ -127,6 +128,7 @@ use super::site_argument::{SiteArgument, SiteArguments};
 use crate::counts::pairs::PairDevice;
 use crate::scan::GenotypeContext;
 use crate::scan::notices::{NoticeSink, SiteTotals};
+pub(crate) use pair_feed::PairFeed;
 
 pub use self::cell_statistic::{CellStatistic, aggregate_of_cells};
 pub use self::extend::{SiteTerms, SumStatistic, aggregate_of_sums};
@@ -280,8 +282,8 @@ macro_rules! aggregates_over_planes {
         pub(crate) fn use_pair_device(
             accumulator: &mut dyn Accumulator,
             device: &Arc<dyn PairDevice>,
-        ) {
-            $(PlanesAggregate::<$definition>::use_device(accumulator, device);)+
+        ) -> Option<Arc<dyn PairFeed>> {
+            None$(.or_else(|| PlanesAggregate::<$definition>::use_device(accumulator, device)))+
         }
 
         /// Whether `func` is bound or needs no binding; `None` if it does not take bit-planes.

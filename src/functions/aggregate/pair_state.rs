@@ -11,8 +11,8 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, UInt64Type};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err, internal_err};
-use parking_lot::Mutex;
 
+use super::pair_feed::{Feed, PairFeed};
 use super::planes_rows::{Lists, PlanesRows, list_type, lists, planes_row};
 use super::statistic::{GroupState, SiteInput, Statistic};
 use crate::counts::gathered::PlanesRow;
@@ -28,6 +28,8 @@ const VERSION: u64 = 2;
 const HEADER: usize = 4;
 /// The fewest rows that are added to a matrix at a time.
 const FEWEST_ROWS: usize = 512;
+/// Bytes of rows from which on a device gets them.
+const DEVICE_BYTES: usize = 1 << 20;
 /// The most rows that are kept once there is a matrix, and that are added to it at a time.
 const MOST_ROWS: usize = 1 << 13;
 
@@ -91,8 +93,8 @@ pub(crate) struct PairsOf<V: PairValue> {
     level: Level,
     /// Whether all rows are kept, so that they can be removed.
     keeps_rows: bool,
-    /// Where pairs are counted, for the only state.
-    device: Option<Mutex<OnDevice>>,
+    /// Sends rows to the device that counts pairs, for the only state.
+    feed: Option<Arc<Feed<V>>>,
 }
 
 /// An error of counting, as DataFusion has it.
@@ -113,7 +115,7 @@ impl<V: PairValue> PairsOf<V> {
             value,
             level: Level::detect(),
             keeps_rows: false,
-            device: None,
+            feed: None,
         }
     }
 
@@ -148,23 +150,20 @@ impl<V: PairValue> PairsOf<V> {
         )
     }
 
-    /// Adds rows to a matrix of which a device counts pairs; what it does not count is added to `others`.
-    fn add_on(
-        &self,
-        device: &Mutex<OnDevice>,
-        matrix: &mut V::Matrix,
-        rows: &[PlanesRow<'_>],
-        others: &mut SiteRows,
-    ) -> Result<()> {
-        let add = |workers: &Workers<'_>| matrix.add_on(&mut device.lock(), rows, workers);
-        let is_new = device.lock().is_new();
-        let added = match is_new {
-            true => interrupt::long(usize::MAX, || interrupt::with_workers(add)),
-            false => interrupt::with_workers(add),
-        };
-        let left = counted(V::NAME, added)?;
-        left.into_iter().for_each(|row| others.push(row));
+    /// Sends rows to the device; what it does not count is added to `others`.
+    fn send(feed: &Feed<V>, rows: &[PlanesRow<'_>], others: &mut SiteRows) -> Result<()> {
+        let left = feed.send_rows(rows)?;
+        let left = left.into_iter().filter_map(|row| rows.get(row));
+        left.for_each(|row| others.push(*row));
         Ok(())
+    }
+
+    /// Bytes of rows that are kept before there is a matrix.
+    fn most_kept(&self) -> usize {
+        match &self.feed {
+            Some(_) => self.matrix_bytes().min(DEVICE_BYTES),
+            None => self.matrix_bytes(),
+        }
     }
 
     /// Adds the kept rows to the matrix, once they take as much memory.
@@ -174,7 +173,7 @@ impl<V: PairValue> PairsOf<V> {
             return Ok(());
         }
         let many = state.matrix.is_some() && rows >= MOST_ROWS;
-        if many || size_of_val(state.rows.words()) >= self.matrix_bytes() {
+        if many || size_of_val(state.rows.words()) >= self.most_kept() {
             self.fold_all(state)?;
         }
         Ok(())
@@ -183,7 +182,7 @@ impl<V: PairValue> PairsOf<V> {
     /// Adds the kept rows to the matrix, which is made if there is none. Where a device counts pairs, those that it does not count are
     /// kept at first.
     fn fold_all(&self, state: &mut PairState<V::Matrix>) -> Result<()> {
-        match (&mut state.matrix, &self.device) {
+        match (&mut state.matrix, &self.feed) {
             (Some(matrix), _) => {
                 self.fold(matrix, &state.rows)?;
                 state.rows.clear();
@@ -193,12 +192,13 @@ impl<V: PairValue> PairsOf<V> {
                 self.fold(matrix, &state.rows)?;
                 state.rows.clear();
             }
-            (none, Some(device)) => {
-                let matrix = none.insert(Box::new(self.new_matrix()?));
+            (none, Some(feed)) => {
+                *none = Some(Box::new(self.new_matrix()?));
                 let rows = std::mem::take(&mut state.rows);
                 for part in rows.parts(self.shape.copies(), MOST_ROWS) {
-                    self.add_on(device, matrix, &part, &mut state.rows)?;
+                    Self::send(feed, &part, &mut state.rows)?;
                 }
+                feed.open();
             }
         }
         Ok(())
@@ -251,16 +251,20 @@ impl<V: PairValue> Statistic for PairsOf<V> {
     type Saved<'a> = PlanesRows<'a>;
     const COMPARES_PAIRS: bool = true;
     const KEEPS_MATRIX: bool = true;
-    const ON_DEVICE: bool = V::Matrix::ON_DEVICE;
+    const ON_DEVICE: bool = true;
 
-    fn use_device(&mut self, device: &Arc<dyn PairDevice>) {
-        if V::Matrix::ON_DEVICE && !self.keeps_rows {
-            self.device = Some(Mutex::new(OnDevice::new(Arc::clone(device))));
+    fn use_device(&mut self, device: &Arc<dyn PairDevice>) -> Option<Arc<dyn PairFeed>> {
+        if self.keeps_rows {
+            return None;
         }
+        let device = OnDevice::new(Arc::clone(device));
+        let feed = Arc::new(Feed::new(self.shape, self.options, device));
+        self.feed = Some(Arc::clone(&feed));
+        Some(feed)
     }
 
     fn finish(&self, state: &mut Self::State) -> Result<()> {
-        let Some(device) = &self.device else {
+        let Some(feed) = &self.feed else {
             return Ok(());
         };
         if state.matrix.is_none() && state.rows.len() >= FEWEST_ROWS {
@@ -271,7 +275,7 @@ impl<V: PairValue> Statistic for PairsOf<V> {
         };
         // A count takes some nanoseconds.
         let steps = self.matrix_bytes();
-        let take = |workers: &Workers<'_>| matrix.take_counts(&mut device.lock(), workers);
+        let take = |workers: &Workers<'_>| matrix.add_counted(&feed.device, workers);
         let taken = interrupt::long(steps, || interrupt::with_workers(take));
         counted(V::NAME, taken)
     }
@@ -292,16 +296,16 @@ impl<V: PairValue> Statistic for PairsOf<V> {
     ) -> Result<()> {
         let copies = self.shape.copies();
         let mut views = rows.map(|row| planes_row(V::NAME, input.row(row), copies));
-        while self.device.is_none() || state.matrix.is_none() {
+        while self.feed.is_none() || state.matrix.is_none() {
             let Some(row) = views.next() else {
                 return Ok(());
             };
             state.rows.push(row?);
             self.fold_if_many(state)?;
         }
-        if let (Some(device), Some(matrix)) = (&self.device, &mut state.matrix) {
+        if let Some(feed) = &self.feed {
             let rows: Vec<_> = views.collect::<Result<_>>()?;
-            self.add_on(device, matrix, &rows, &mut state.rows)?;
+            Self::send(feed, &rows, &mut state.rows)?;
         }
         self.fold_if_many(state)
     }
@@ -389,10 +393,10 @@ impl<V: PairValue> Statistic for PairsOf<V> {
     }
 
     fn heap_size(&self) -> usize {
-        let of_device = self.device.as_ref().map_or(0, |device| {
-            let device = device.lock();
-            device.heap_bytes(self.shape.copies())
-        });
+        let of_device = self
+            .feed
+            .as_ref()
+            .map_or(0, |feed| feed.device.heap_bytes(self.shape.copies()));
         // Rows are added to a matrix, and a state's may be copied, for one group at a time.
         self.matrix_bytes().saturating_add(of_device)
     }

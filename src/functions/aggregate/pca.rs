@@ -1,6 +1,7 @@
 //! `pca(call_genotype [, population], k [, scaling])`: the first principal components of individuals.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{ArrayRef, Float64Array, ListArray, StructArray, new_null_array};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
@@ -9,9 +10,10 @@ use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{Accumulator, Documentation};
 
 use super::accumulator::StatisticAccumulator;
-use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
+use super::pair_state::{Group, PairValue, PairsOf, check_pairs, counted};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::sample_pairs::names;
+use crate::counts::Workers;
 use crate::counts::pairs::{Forms, Relationship};
 use crate::functions::interrupt;
 use crate::functions::numeric::eigen::largest_eigenpairs;
@@ -87,22 +89,33 @@ impl Components {
             return Ok(None);
         }
         let mut matrix = vec![0.0; samples * samples];
-        for i in 0..samples {
-            for j in 0..=i {
-                let covariance = match self.forms {
-                    Forms::Covariance => group.covariance(j, i),
-                    _ => Some(group.gcta_over_rows(j, i)),
-                };
-                let Some(covariance) = covariance else {
-                    return Ok(None);
-                };
-                matrix[i * samples + j] = covariance;
-            }
+        let is_undefined = AtomicBool::new(false);
+        let fill = |workers: &Workers<'_>| {
+            workers.each(matrix.chunks_mut(samples).enumerate(), |(i, row)| {
+                for (j, value) in row.iter_mut().enumerate().take(i + 1) {
+                    let covariance = match self.forms {
+                        Forms::Covariance => group.covariance(j, i),
+                        _ => Some(group.gcta_over_rows(j, i)),
+                    };
+                    match covariance {
+                        Some(covariance) => *value = covariance,
+                        None => is_undefined.store(true, Ordering::Relaxed),
+                    }
+                }
+                Ok(())
+            })
+        };
+        counted(NAME, interrupt::with_workers(fill))?;
+        if is_undefined.into_inner() {
+            return Ok(None);
         }
         let trace = (0..samples).map(|i| matrix[i * samples + i]).sum();
+        let mut find =
+            |workers: &Workers<'_>| largest_eigenpairs(&mut matrix, samples, self.count, workers);
         let pairs = interrupt::long(samples.saturating_pow(3), || {
-            largest_eigenpairs(&mut matrix, samples, self.count, interrupt::check)
-        })?;
+            interrupt::with_workers(&mut find)
+        });
+        let pairs = counted(NAME, pairs)?;
         let (values, vectors) = pairs.into_iter().unzip();
         Ok(Some(Found {
             values,

@@ -23,6 +23,7 @@ use datafusion::logical_expr::{
 use super::accumulator::{StatisticAccumulator, StatisticGroupsAccumulator};
 use super::arguments::constant_value;
 use super::definition::Copies as CopiesOf;
+use super::pair_feed::PairFeed;
 use super::statistic::Statistic;
 use super::udaf::state_fields;
 use crate::counts::pairs::{PairDevice, Shape};
@@ -212,11 +213,13 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
     }
 
     /// Lets `device` count pairs for an accumulator without rows, if it is one of this aggregate.
-    pub(crate) fn use_device(accumulator: &mut dyn Accumulator, device: &Arc<dyn PairDevice>) {
+    pub(crate) fn use_device(
+        accumulator: &mut dyn Accumulator,
+        device: &Arc<dyn PairDevice>,
+    ) -> Option<Arc<dyn PairFeed>> {
         let accumulator: &mut dyn Any = accumulator;
-        if let Some(of_this) = accumulator.downcast_mut::<StatisticAccumulator<D::Statistic>>() {
-            of_this.use_device(device);
-        }
+        let of_this = accumulator.downcast_mut::<StatisticAccumulator<D::Statistic>>()?;
+        of_this.use_device(device)
     }
 
     /// If `func` is this aggregate, whether it is bound or needs no binding; else `None`.

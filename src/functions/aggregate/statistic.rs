@@ -12,6 +12,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, internal_datafusion_err};
 
+use super::pair_feed::PairFeed;
 use crate::counts::pairs::PairDevice;
 
 /// One batch of an aggregate's arguments.
@@ -50,7 +51,9 @@ pub(crate) trait Statistic: Debug + Send + Sync + 'static {
     const ON_DEVICE: bool = false;
 
     /// Lets a device count pairs. For accumulators of one state, which call [`finish`](Self::finish).
-    fn use_device(&mut self, _device: &Arc<dyn PairDevice>) {}
+    fn use_device(&mut self, _device: &Arc<dyn PairDevice>) -> Option<Arc<dyn PairFeed>> {
+        None
+    }
 
     /// Adds to the state what a device has counted for it. Called before it is saved or evaluated.
     fn finish(&self, _state: &mut Self::State) -> Result<()> {

@@ -3,7 +3,8 @@
 //! Householder's tridiagonalisation, bisection by Sturm sequences, inverse iteration and back transformation (Golub and Van Loan, Matrix
 //! Computations, 8.3 and 8.4; vectors of near eigenvalues are made orthogonal as in LAPACK's dstein). Sums have a fixed order.
 
-use crate::counts::{Job, Lanes, Level};
+use super::tridiagonalise::{Tridiagonal, tridiagonalise};
+use crate::counts::{CountError, Workers};
 
 /// Partial sums of a scalar product.
 const PARTS: usize = 8;
@@ -15,19 +16,19 @@ const NEAR: f64 = 1e-3;
 const EQUAL: f64 = 1e-9;
 
 /// An eigenvalue and its eigenvector of length 1, whose largest component (the first of them, if several are as large) is positive.
-pub type EigenPair = (f64, Vec<f64>);
+pub(crate) type EigenPair = (f64, Vec<f64>);
 
 /// The `count` largest eigenvalues of a symmetric matrix of `n` rows, in descending order, and their vectors. Of the matrix, row by row,
-/// only the lower triangle is read; it is overwritten. `check` is called after about n² steps each time.
+/// only the lower triangle is read; it is overwritten.
 ///
 /// # Errors
-/// The first one of `check`.
-pub fn largest_eigenpairs<E>(
+/// [`CountError::Stopped`].
+pub(crate) fn largest_eigenpairs(
     matrix: &mut [f64],
     n: usize,
     count: usize,
-    check: impl Fn() -> Result<(), E>,
-) -> Result<Vec<EigenPair>, E> {
+    workers: &Workers<'_>,
+) -> Result<Vec<EigenPair>, CountError> {
     let count = count.min(n);
     // A common factor keeps squares in range.
     let largest = matrix.iter().fold(0.0f64, |most, x| most.max(x.abs()));
@@ -35,25 +36,21 @@ pub fn largest_eigenpairs<E>(
         return Ok((0..count).map(|at| (0.0, unit(n, at))).collect());
     }
     matrix.iter_mut().for_each(|x| *x /= largest);
-    let tridiagonal = Level::detect().run(Tridiagonalise {
-        matrix,
-        n,
-        check: &check,
-    })?;
-    let values = tridiagonal.largest(count, &check)?;
+    let tridiagonal = tridiagonalise(matrix, n, workers)?;
+    let values = tridiagonal.largest(count, workers)?;
     let mut vectors: Vec<Vec<f64>> = Vec::with_capacity(count);
     for (at, value) in values.iter().enumerate() {
-        check()?;
+        workers.check()?;
         vectors.push(tridiagonal.vector(*value, at, &values, &vectors));
     }
-    let pair = |(value, mut vector): (f64, Vec<f64>)| {
-        check()?;
-        tridiagonal.transform_back(&mut vector);
-        normalise(&mut vector);
-        orient(&mut vector);
-        Ok((value * largest, vector))
-    };
-    values.into_iter().zip(vectors).map(pair).collect()
+    workers.each(&mut vectors, |vector| {
+        tridiagonal.transform_back(vector);
+        normalise(vector);
+        orient(vector);
+        Ok(())
+    })?;
+    let values = values.into_iter().map(|value| value * largest);
+    Ok(values.zip(vectors).collect())
 }
 
 fn unit(n: usize, at: usize) -> Vec<f64> {
@@ -66,7 +63,7 @@ fn unit(n: usize, at: usize) -> Vec<f64> {
 
 /// Σ a b in [`PARTS`] partial sums.
 #[inline(always)]
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut parts = [0.0; PARTS];
     let (a, a_rest) = a.as_chunks::<PARTS>();
     let (b, b_rest) = b.as_chunks::<PARTS>();
@@ -87,7 +84,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 /// to += factor · from
 #[inline(always)]
-fn add_times(to: &mut [f64], factor: f64, from: &[f64]) {
+pub(super) fn add_times(to: &mut [f64], factor: f64, from: &[f64]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to += factor * from;
     }
@@ -111,89 +108,6 @@ fn orient(vector: &mut [f64]) {
     if first.is_some_and(|x| x < 0.0) {
         vector.iter_mut().for_each(|x| *x = -*x);
     }
-}
-
-/// A tridiagonal matrix, and the reflections that lead to it.
-struct Tridiagonal {
-    diagonal: Vec<f64>,
-    /// Element `i` is beside elements `i` and `i + 1` of the diagonal.
-    beside: Vec<f64>,
-    /// For each reflection 1 − factor · v vᵀ, the factor and v, whose components are the last ones.
-    reflections: Vec<(f64, Vec<f64>)>,
-}
-
-/// Reduces a matrix to tridiagonal form. Each pass over the rest of the matrix applies one reflection and multiplies by the next.
-struct Tridiagonalise<'a, F> {
-    matrix: &'a mut [f64],
-    n: usize,
-    check: F,
-}
-
-impl<E, F: Fn() -> Result<(), E>> Job for Tridiagonalise<'_, F> {
-    type Output = Result<Tridiagonal, E>;
-
-    #[inline(always)]
-    fn run<L: Lanes>(self, _lanes: L) -> Result<Tridiagonal, E> {
-        let Self { matrix, n, check } = self;
-        let mut found = Tridiagonal {
-            diagonal: Vec::with_capacity(n),
-            beside: Vec::with_capacity(n),
-            reflections: Vec::with_capacity(n),
-        };
-        // The update −v wᵀ − w vᵀ of the rows from `k` on that is not applied yet.
-        let (mut v, mut w) = (vec![0.0; n], vec![0.0; n]);
-        for k in 0..n {
-            check()?;
-            // Column k, updated.
-            let column: Vec<f64> = (k..n)
-                .map(|i| matrix[i * n + k] - v[i - k] * w[0] - w[i - k] * v[0])
-                .collect();
-            found.diagonal.push(column[0]);
-            if k + 1 == n {
-                break;
-            }
-            let (factor, beside, next) = reflection(&column[1..]);
-            found.beside.push(beside);
-            // Rows from k + 1 on: applies the update, and multiplies by the next v.
-            let rest = n - k - 1;
-            let mut product = vec![0.0; rest];
-            for i in 0..rest {
-                let from = (k + 1 + i) * n + k + 1;
-                let row = &mut matrix[from..from + i + 1];
-                add_times(row, -v[i + 1], &w[1..]);
-                add_times(row, -w[i + 1], &v[1..]);
-                product[i] += dot(row, &next[..=i]);
-                add_times(&mut product[..i], next[i], row);
-            }
-            product.iter_mut().for_each(|x| *x *= factor);
-            let half = factor / 2.0 * dot(&product, &next);
-            add_times(&mut product, -half, &next);
-            found.reflections.push((factor, next.clone()));
-            v = next;
-            w = product;
-        }
-        Ok(found)
-    }
-}
-
-/// The reflection 1 − factor · v vᵀ that maps `x` to a multiple of the first unit vector: factor, that multiple, v.
-fn reflection(x: &[f64]) -> (f64, f64, Vec<f64>) {
-    let first = x.first().copied().unwrap_or(0.0);
-    let others = x.get(1..).unwrap_or_default();
-    if others.iter().all(|x| *x == 0.0) {
-        return (0.0, first, vec![0.0; x.len()]);
-    }
-    let norm = dot(x, x).sqrt();
-    let multiple = if first > 0.0 { -norm } else { norm };
-    let mut v = x.to_vec();
-    if let Some(v) = v.first_mut() {
-        *v -= multiple;
-    }
-    let squares = dot(&v, &v);
-    if squares == 0.0 {
-        return (0.0, first, vec![0.0; x.len()]);
-    }
-    (2.0 / squares, multiple, v)
 }
 
 impl Tridiagonal {
@@ -227,13 +141,13 @@ impl Tridiagonal {
     }
 
     /// The largest eigenvalues, in descending order.
-    fn largest<E>(&self, count: usize, check: impl Fn() -> Result<(), E>) -> Result<Vec<f64>, E> {
+    fn largest(&self, count: usize, workers: &Workers<'_>) -> Result<Vec<f64>, CountError> {
         let bound = self.bound().max(f64::MIN_POSITIVE) * 1.000_001;
         let n = self.n();
         let mut above = bound;
         (0..count)
             .map(|at| {
-                check()?;
+                workers.check()?;
                 // `low` has fewer than n − at eigenvalues below it, `high` at least that many.
                 let (mut low, mut high) = (-bound, above);
                 loop {
@@ -349,8 +263,7 @@ mod tests {
 
     fn check(matrix: &[f64], n: usize) {
         let mut copy = matrix.to_vec();
-        let never = || Ok::<(), ()>(());
-        let pairs = largest_eigenpairs(&mut copy, n, n, never).unwrap();
+        let pairs = largest_eigenpairs(&mut copy, n, n, &Workers::ALONE).unwrap();
         let norm = matrix.iter().fold(1e-300f64, |most, x| most.max(x.abs())) * n as f64;
         assert_eq!(pairs.len(), n);
         assert!(pairs.is_sorted_by(|a, b| a.0 >= b.0 - 1e-14 * norm));
@@ -406,26 +319,19 @@ mod tests {
         let n = 7;
         // A check for each column, eigenvalue, vector, and vector of the original matrix.
         for stop_at in 0..4 * n {
-            let calls = std::cell::Cell::new(0);
-            let check = || {
-                calls.set(calls.get() + 1);
-                if calls.get() > stop_at {
-                    return Err(stop_at);
-                }
-                Ok(())
-            };
+            let calls = std::sync::atomic::AtomicUsize::new(0);
+            let stop = || calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= stop_at;
             let mut matrix = symmetric(n, |i, j| start(i, j) - 0.75);
-            let stopped = largest_eigenpairs(&mut matrix, n, n, check);
-            assert_eq!(stopped.unwrap_err(), stop_at);
-            assert_eq!(calls.get(), stop_at + 1);
+            let stopped = largest_eigenpairs(&mut matrix, n, n, &Workers::new(1, &stop));
+            assert!(matches!(stopped, Err(CountError::Stopped)));
+            assert_eq!(calls.into_inner(), stop_at + 1);
         }
     }
 
     #[test]
     fn the_largest_component_is_positive() {
         let mut matrix = vec![2.0, -1.0, -1.0, 2.0];
-        let never = || Ok::<(), ()>(());
-        let pairs = largest_eigenpairs(&mut matrix, 2, 1, never).unwrap();
+        let pairs = largest_eigenpairs(&mut matrix, 2, 1, &Workers::ALONE).unwrap();
         assert!((pairs[0].0 - 3.0).abs() < 1e-14);
         assert!(pairs[0].1[0] > 0.7 && pairs[0].1[1] < -0.7);
     }

@@ -2,7 +2,7 @@
 //! sum the same bits in every order. Uses neither Arrow nor DataFusion.
 pub mod bit_counters;
 pub mod blocks;
-pub mod eigen;
+pub(crate) mod eigen;
 pub mod exact;
 pub mod fixed_sum;
 pub mod grid;
@@ -17,6 +17,8 @@ pub mod populations;
 pub mod site;
 pub mod spectrum;
 pub mod spectrum_variance;
+mod spin_barrier;
+mod tridiagonalise;
 pub mod two_dosages;
 pub mod two_populations;
 pub mod two_sites;

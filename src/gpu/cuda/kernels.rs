@@ -71,10 +71,14 @@ const PAIR_SOURCES: [(&str, &str); 3] = [
 pub struct PairKernels {
     /// Makes units from rows of bit-planes.
     pub units: sys::CUfunction,
+    /// Adds up the bits of units.
+    pub unit_sums: sys::CUfunction,
     /// Counts pairs of units.
     pub gram: sys::CUfunction,
-    /// The same, faster, on compute capability 9.0.
-    pub gram_hopper: Option<sys::CUfunction>,
+    /// Adds up weighted products of dosages.
+    pub weighted: sys::CUfunction,
+    /// These two, faster, on compute capability 9.0.
+    pub hopper: Option<[sys::CUfunction; 2]>,
 }
 
 // SAFETY: these are handles; the driver's functions may be called from any thread.
@@ -90,13 +94,22 @@ impl PairKernels {
     pub fn load(major: i32, minor: i32) -> Result<Self, GpuError> {
         let arch = format!("sm_{major}{minor}");
         let [units, gram, hopper] = PAIR_SOURCES;
-        let load = |(file, source): (&str, &str), arch: &str, name: &str| {
-            function(module(file, source, arch)?, file, name)
+        let load = |(file, source): (&str, &str), arch: &str, names: [&str; 2]| {
+            let module = module(file, source, arch)?;
+            let [one, other] = names.map(|name| function(module, file, name));
+            Ok::<_, GpuError>([one?, other?])
         };
-        let gram_hopper = match (major, minor) {
-            // What it uses is of this device alone, which the "a" says.
-            (9, 0) => match load(hopper, "sm_90a", "vcz_gram_hopper").and_then(with_shared) {
-                Ok(kernel) => Some(kernel),
+        let on_hopper = || {
+            // What they use is of this device alone, which the "a" says.
+            let names = ["vcz_gram_hopper", "vcz_gram_weighted_hopper"];
+            let [gram, weighted] = load(hopper, "sm_90a", names)?;
+            with_shared(gram, abi::HOPPER_SHARED)?;
+            with_shared(weighted, abi::WEIGHTED_SHARED)?;
+            Ok::<_, GpuError>([gram, weighted])
+        };
+        let hopper = match (major, minor) {
+            (9, 0) => match on_hopper() {
+                Ok(kernels) => Some(kernels),
                 Err(error) => {
                     log::warn!("pairs are counted with the kernel of older devices: {error}");
                     None
@@ -104,10 +117,14 @@ impl PairKernels {
             },
             _ => None,
         };
+        let [units, unit_sums] = load(units, &arch, ["vcz_pair_units", "vcz_unit_sums"])?;
+        let [gram, weighted] = load(gram, &arch, ["vcz_gram", "vcz_gram_weighted"])?;
         Ok(Self {
-            units: load(units, &arch, "vcz_pair_units")?,
-            gram: load(gram, &arch, "vcz_gram")?,
-            gram_hopper,
+            units,
+            unit_sums,
+            gram,
+            weighted,
+            hopper,
         })
     }
 }
@@ -182,13 +199,12 @@ impl Kernels {
 }
 
 /// Lets a kernel use as much shared memory as that of compute capability 9.0 does.
-fn with_shared(kernel: sys::CUfunction) -> Result<sys::CUfunction, GpuError> {
+fn with_shared(kernel: sys::CUfunction, bytes: u32) -> Result<(), GpuError> {
     let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-    let bytes = i32::try_from(abi::HOPPER_SHARED).unwrap_or(i32::MAX);
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
     // SAFETY: kernels are never unloaded.
     unsafe { result::function::set_function_attribute(kernel, attribute, bytes) }
-        .map_err(|error| format!("{bytes} bytes of shared memory: {error}"))?;
-    Ok(kernel)
+        .map_err(|error| format!("{bytes} bytes of shared memory: {error}").into())
 }
 
 fn missing(file: &str, name: &str) -> String {
@@ -325,6 +341,13 @@ mod tests {
             format!("#define VCZ_HOPPER_COLUMNS {hopper_columns}"),
             format!("#define VCZ_HOPPER_THREADS {}", abi::HOPPER_THREADS),
             "#define VCZ_HOPPER_STAGES 4".to_string(),
+            format!("#define VCZ_WEIGHTED_ROWS {}", abi::WEIGHTED_TILE[0]),
+            format!("#define VCZ_WEIGHTED_THREADS {}", abi::WEIGHTED_THREADS),
+            format!("#define VCZ_SLICE_ROWS {}", abi::SLICE_ROWS),
+            format!("#define VCZ_STEP_SLICES {}", abi::STEP_SLICES),
+            format!("#define VCZ_SUM_STEPS {}", abi::SUM_STEPS),
+            format!("#define VCZ_NO_ROW {:#x}u", abi::NO_ROW),
+            format!("#define VCZ_UNITS_DIPLOID_BLOCKS {}", abi::DIPLOID_BLOCKS),
             format!("#define VCZ_UNITS_COPIES {}", Units::Copies as u32),
             format!(
                 "#define VCZ_UNITS_COPIES_CALLED {}",

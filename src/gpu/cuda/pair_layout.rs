@@ -4,8 +4,13 @@ use crate::counts::gathered::plane_words;
 use crate::counts::pairs::Units;
 use crate::gpu::abi;
 
-/// Bytes of page-locked memory that rows are copied through, twice.
-pub(super) const STAGING_BYTES: usize = 8 << 20;
+/// Bytes of rows that become units at a time.
+const ROWS_BYTES: usize = 32 << 20;
+/// Bytes of rows that are sorted by class at a time. Each class takes a slice or more, so rows should be many times as many as classes.
+const SORTED_BYTES: usize = 256 << 20;
+/// The most dosages of the rows that are sorted at a time. A term of a pair is at most 2^33 times the individuals, see `ClassWeights`, so the sums
+/// of a launch stay below 2^64.
+const MOST_SORTED: usize = 1 << 30;
 /// Bytes of units before their pairs are counted. Adding to the counts in device memory takes as long as the products of a hundred
 /// steps, so there should be several hundred.
 const UNITS_BYTES: usize = 256 << 20;
@@ -43,7 +48,7 @@ impl Layout {
         let row_words = width.checked_mul(units.planes())?;
         let row_bytes = row_words.checked_mul(size_of::<u64>())?.max(1);
         let step_bytes = stride.checked_mul(abi::UNIT_BYTES)?.max(1);
-        let steps_copied = (STAGING_BYTES / row_bytes / abi::STEP_ROWS).max(1);
+        let steps_copied = (ROWS_BYTES / row_bytes / abi::STEP_ROWS).max(1);
         let steps = (UNITS_BYTES / step_bytes).clamp(1, MOST_STEPS);
         Some(Self {
             units,
@@ -88,6 +93,91 @@ impl Layout {
         let bytes = buffers
             .into_iter()
             .try_fold(0usize, |sum, bytes| sum.checked_add(bytes))?;
+        bytes.checked_add(bytes / 8)?.checked_add(OTHER_BYTES)
+    }
+}
+
+/// The sizes of [`WeightedPairs`](super::weighted_pairs::WeightedPairs).
+#[derive(Clone, Copy, Debug)]
+pub struct WeightedLayout {
+    pub(super) samples: usize,
+    /// Pairs of individuals i <= j.
+    pub(super) n_pairs: usize,
+    pub(super) n_units: usize,
+    /// Units of a step, with those past the last.
+    pub(super) stride: usize,
+    /// 64-bit words of a row.
+    pub(super) row_words: usize,
+    /// Rows that are sorted at a time.
+    pub(super) rows: usize,
+    /// Steps of a launch.
+    pub(super) steps: usize,
+}
+
+impl WeightedLayout {
+    /// For so many diploid individuals; `None` if the numbers are beyond what kernels take.
+    pub fn try_new(samples: usize) -> Option<Self> {
+        let n_units = samples
+            .checked_next_multiple_of(abi::BLOCK_SAMPLES)?
+            .checked_mul(2)?;
+        let stride = n_units.checked_next_multiple_of(STRIDE)?;
+        u32::try_from(stride).ok()?;
+        let row_words = plane_words(samples.checked_mul(2)?);
+        let row_bytes = row_words.checked_mul(size_of::<u64>())?.max(1);
+        let step_bytes = stride.checked_mul(abi::UNIT_BYTES)?.max(1);
+        let n_pairs = samples.checked_mul(samples.checked_add(1)?)? / 2;
+        let rows = (SORTED_BYTES / row_bytes).min(MOST_SORTED / samples.max(1));
+        let layout = Self {
+            samples,
+            n_pairs,
+            n_units,
+            stride,
+            row_words,
+            rows: rows.max(1),
+            steps: (UNITS_BYTES / step_bytes).clamp(1, MOST_STEPS),
+        };
+        layout.device_bytes().map(|_| layout)
+    }
+
+    /// Bytes of the rows that are sorted at a time.
+    pub(super) fn rows_bytes(&self) -> usize {
+        self.rows * self.row_words * size_of::<u64>()
+    }
+
+    /// Bytes of the units of a launch.
+    pub(super) fn units_bytes(&self) -> usize {
+        self.steps * self.stride * abi::UNIT_BYTES
+    }
+
+    /// Bytes of the rows and weights of a launch's slices: two weights for pairs, and two for individuals.
+    pub(super) fn table_bytes(&self) -> usize {
+        let slice = abi::SLICE_ROWS * size_of::<u32>() + 4 * size_of::<u64>();
+        self.steps * abi::STEP_SLICES * slice
+    }
+
+    /// Bytes of the sums of pairs with one set of weights.
+    pub(super) fn sums_bytes(&self) -> usize {
+        self.n_pairs * abi::SUM_BYTES
+    }
+
+    /// Bytes of the sums of units.
+    pub(super) fn unit_sums_bytes(&self) -> usize {
+        self.n_units * 2 * abi::SUM_BYTES
+    }
+
+    /// Bytes of device memory at most, as buffers are rounded up; `None` if they are more than memory has.
+    pub fn device_bytes(&self) -> Option<usize> {
+        let units = self.stride.checked_mul(self.steps * abi::UNIT_BYTES)?;
+        let sums = self.n_pairs.checked_mul(2 * abi::SUM_BYTES)?;
+        let others = [
+            self.rows_bytes(),
+            self.table_bytes(),
+            self.unit_sums_bytes(),
+        ];
+        let bytes = others
+            .into_iter()
+            .try_fold(units, |sum, bytes| sum.checked_add(bytes))?
+            .checked_add(sums)?;
         bytes.checked_add(bytes / 8)?.checked_add(OTHER_BYTES)
     }
 }
@@ -162,6 +252,18 @@ mod tests {
         }
         assert!(Layout::try_new(Units::CopiesCalled, usize::MAX).is_none());
         assert!(Layout::try_new(Units::Copies, 1 << 33).is_none());
+    }
+
+    #[test]
+    fn weighted_layouts_are_within_limits() {
+        for samples in [1, 7, 1_470, 50_000] {
+            let layout = WeightedLayout::try_new(samples).unwrap();
+            assert!(layout.stride >= layout.n_units && layout.n_units >= 2 * samples);
+            assert!(layout.rows >= 1 && layout.steps >= 1 && layout.rows * samples <= MOST_SORTED);
+            assert_eq!(layout.n_pairs, samples * (samples + 1) / 2);
+        }
+        assert!(WeightedLayout::try_new(usize::MAX).is_none());
+        assert!(WeightedLayout::try_new(1 << 32).is_none());
     }
 
     #[test]

@@ -24,6 +24,8 @@ use super::columns;
 use super::running::Running;
 use super::strip::{PAIR_BYTES, passes};
 use crate::counts::pairs::pairs_of;
+use crate::functions::pair_device::would_be_on_device;
+use crate::scan::Backend;
 
 /// Bytes of counts where memory has no limit.
 const UNLIMITED: usize = 1 << 32;
@@ -36,6 +38,8 @@ pub struct SamplePairsExec {
     input: Arc<dyn ExecutionPlan>,
     /// Bytes that the counts of pairs may take.
     budget: usize,
+    /// Where pairs are counted, as the session says.
+    backend: Backend,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -49,22 +53,29 @@ fn budget_of(pool: &Arc<dyn MemoryPool>) -> usize {
 }
 
 impl SamplePairsExec {
-    /// `call` over `input`, in memory of `pool`.
+    /// `call` over `input`, in memory of `pool`, in a session with this backend.
     pub(super) fn try_new(
         call: Call,
         input: Arc<dyn ExecutionPlan>,
         pool: &Arc<dyn MemoryPool>,
+        backend: Backend,
     ) -> Result<Self> {
-        Self::within(Arc::new(call), input, budget_of(pool))
+        Self::within(Arc::new(call), input, budget_of(pool), backend)
     }
 
     /// The same with counts of at most so many bytes, if those of one sample's pairs are not more.
     #[cfg(test)]
     pub(crate) fn with_budget(&self, bytes: usize) -> Result<Self> {
-        Self::within(Arc::clone(&self.call), Arc::clone(&self.input), bytes)
+        let (call, input) = (Arc::clone(&self.call), Arc::clone(&self.input));
+        Self::within(call, input, bytes, self.backend)
     }
 
-    fn within(call: Arc<Call>, input: Arc<dyn ExecutionPlan>, budget: usize) -> Result<Self> {
+    fn within(
+        call: Arc<Call>,
+        input: Arc<dyn ExecutionPlan>,
+        budget: usize,
+        backend: Backend,
+    ) -> Result<Self> {
         let schema: SchemaRef = Arc::new(columns::schema().project(&call.columns)?);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
@@ -76,6 +87,7 @@ impl SamplePairsExec {
             call,
             input,
             budget,
+            backend,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -103,6 +115,12 @@ impl DisplayAs for SamplePairsExec {
                 self.name(),
                 call.text
             ),
+        }?;
+        let on_gpu = passes == 1 && would_be_on_device(self.backend, bytes);
+        match (on_gpu, format) {
+            (false, _) => Ok(()),
+            (true, DisplayFormatType::TreeRender) => f.write_str("\nbackend=gpu"),
+            (true, _) => f.write_str(", backend=gpu"),
         }
     }
 }
@@ -134,7 +152,12 @@ impl ExecutionPlan for SamplePairsExec {
             return internal_err!("{} has one child", self.name());
         };
         let call = Arc::clone(&self.call);
-        Ok(Arc::new(Self::within(call, input, self.budget)?))
+        Ok(Arc::new(Self::within(
+            call,
+            input,
+            self.budget,
+            self.backend,
+        )?))
     }
 
     fn with_new_children(

@@ -16,7 +16,7 @@ use crate::counts::pairs::Shape;
 use crate::functions::table::entry::{TableFunction, document_table};
 use crate::functions::table::resolve::{call_text, whole_vcz_table};
 use crate::functions::table::sites::Arguments;
-use crate::scan::PopulationArg;
+use crate::scan::{PopulationArg, VczSettings};
 
 const USAGE: &str = "vcz_sample_pairs('table' [, population [, min_kinship]])";
 
@@ -128,6 +128,9 @@ impl TableProvider for SamplePairsTable {
         };
         let input = table.scan_planes(state, samples).map_err(of_call)?;
         let pool = &state.runtime_env().memory_pool;
-        Ok(Arc::new(SamplePairsExec::try_new(call, input, pool)?))
+        let backend = VczSettings::of(state.config_options()).backend;
+        Ok(Arc::new(SamplePairsExec::try_new(
+            call, input, pool, backend,
+        )?))
     }
 }

@@ -3,25 +3,27 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::{SchemaRef, UInt64Type};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_err};
-use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder,
 };
+use datafusion::physical_plan::stream::RecordBatchReceiverStream;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::StreamExt;
 
 use super::call::{Call, NAME};
 use super::columns::{self, Found};
 use super::strip::{PAIR_BYTES, Strip, Taken, firsts_within};
 use crate::counts::gathered::PlanesRow;
-use crate::counts::pairs::{IndividualPairs, OnDevice, PairMatrix, SiteRows, pairs_of};
+use crate::counts::pairs::{IndividualPairs, OnDevice, PairMatrix, Shape, SiteRows, pairs_of};
 use crate::counts::{CountError, Level, Workers};
-use crate::functions::interrupt;
+use crate::functions::interrupt::{self, Interrupt};
 use crate::functions::pair_device::device_for;
 use crate::scan::VczSettings;
 
@@ -48,7 +50,7 @@ pub(super) struct Running {
     next: usize,
     found: Vec<Found>,
     /// Where pairs are counted if all are counted at a time.
-    device: Option<OnDevice>,
+    device: Option<Arc<OnDevice>>,
     reservation: MemoryReservation,
     metrics: BaselineMetrics,
     passes: Count,
@@ -138,7 +140,7 @@ impl Running {
                 true => device_for(&settings, pairs.heap_bytes()).await?,
                 false => None,
             };
-            self.device = device.map(OnDevice::new);
+            self.device = device.map(|device| Arc::new(OnDevice::new(device)));
             if let Some(pairs) = self.read(pairs, &firsts).await? {
                 self.next = firsts.end;
                 self.strip = Some(Strip::new(pairs, shape.samples, firsts));
@@ -157,14 +159,14 @@ impl Running {
     ) -> Result<Option<IndividualPairs>> {
         let most_words = BYTES.min(self.budget / PART) / size_of::<u64>();
         let mut rows = SiteRows::default();
-        // The batches of all partitions, in any order.
-        let input = CoalescePartitionsExec::new(Arc::clone(&self.input));
-        let mut batches = input.execute(0, Arc::clone(&self.context))?;
+        let mut batches = self.batches()?;
         loop {
             let batch = batches.next().await.transpose()?;
             let ended = batch.is_none();
             if let Some(batch) = batch {
-                self.add(&mut pairs, &mut rows, &batch)?;
+                for row in views(&batch, self.call.shape.copies())? {
+                    rows.push(row);
+                }
             }
             let is_full = rows.len() >= ROWS || rows.words().len() >= most_words;
             if rows.len() > 0 && (ended || is_full) {
@@ -190,7 +192,7 @@ impl Running {
         // Planes are transposed, and then are those of individuals.
         self.reserve(pairs, 3 * rows.heap_bytes())?;
         let steps = pairs_of(copies).saturating_mul(rows.len() / 256 + 1);
-        self.compute(steps, |_, workers| {
+        self.compute(steps, |workers| {
             let mut parts = rows.parts(copies, ROWS);
             parts.try_for_each(|part| pairs.fold(&part, Level::detect(), workers))
         })?;
@@ -198,56 +200,54 @@ impl Running {
         Ok(())
     }
 
-    /// Adds the rows of a batch that have genotypes: to the counts of the device, and to `rows` those that the host counts.
-    fn add(
-        &mut self,
-        pairs: &mut IndividualPairs,
-        rows: &mut SiteRows,
-        batch: &RecordBatch,
-    ) -> Result<()> {
-        let views = views(batch, self.call.shape.copies())?;
-        let mut others = vec![];
-        if let Some(device) = &self.device {
-            let steps = if device.is_new() { usize::MAX } else { 0 };
-            self.compute(steps, |device, workers| {
-                others = match device {
-                    Some(device) => pairs.add_on(device, &views, workers)?,
-                    None => vec![],
-                };
+    /// The batches of all partitions, in any order; without the rows that the device counts.
+    fn batches(&self) -> Result<SendableRecordBatchStream> {
+        let Some(device) = &self.device else {
+            let input = CoalescePartitionsExec::new(Arc::clone(&self.input));
+            return input.execute(0, Arc::clone(&self.context));
+        };
+        let partitions = self.input.output_partitioning().partition_count();
+        let mut all = RecordBatchReceiverStream::builder(self.input.schema(), partitions);
+        for partition in 0..partitions {
+            let mut input = self.input.execute(partition, Arc::clone(&self.context))?;
+            let (device, others) = (Arc::clone(device), all.tx());
+            let (shape, elapsed) = (self.call.shape, self.metrics.elapsed_compute().clone());
+            let interrupt = Interrupt::current();
+            all.spawn(async move {
+                while let Some(batch) = input.next().await.transpose()? {
+                    let timer = elapsed.timer();
+                    let left = interrupt.within(|| send(&device, shape, batch))?;
+                    timer.done();
+                    // Without a receiver nobody reads the pairs.
+                    if left.num_rows() > 0 && others.send(Ok(left)).await.is_err() {
+                        break;
+                    }
+                }
                 Ok(())
-            })?;
-        } else {
-            others = views;
+            });
         }
-        others.into_iter().for_each(|row| rows.push(row));
-        Ok(())
+        Ok(all.build())
     }
 
     /// Adds the counts of the device.
     fn take_counts(&mut self, pairs: &mut IndividualPairs) -> Result<()> {
         let copies = self.call.shape.copies();
-        let Some(device) = &self.device else {
+        let Some(device) = self.device.take() else {
             return Ok(());
         };
         let bytes = device.heap_bytes(copies);
         self.reserve(pairs, bytes)?;
-        self.compute(bytes, |device, workers| match device {
-            Some(device) => pairs.take_counts(device, workers),
-            None => Ok(()),
-        })
+        self.compute(bytes, |workers| pairs.add_counted(&device, workers))
     }
 
     /// Does `work` of so many nanoseconds with the operator's threads.
     fn compute(
         &mut self,
         steps: usize,
-        work: impl FnOnce(Option<&mut OnDevice>, &Workers<'_>) -> Result<(), CountError>,
+        work: impl FnOnce(&Workers<'_>) -> Result<(), CountError>,
     ) -> Result<()> {
         let _timer = self.metrics.elapsed_compute().timer();
-        let device = self.device.as_mut();
-        let done = interrupt::long(steps, || {
-            interrupt::with_workers(|workers| work(device, workers))
-        });
+        let done = interrupt::long(steps, || interrupt::with_workers(work));
         done.map_err(counted)
     }
 
@@ -261,6 +261,30 @@ impl Running {
             ))
         })
     }
+}
+
+/// Sends the rows that `device` counts; returns the others.
+fn send(device: &OnDevice, shape: Shape, batch: RecordBatch) -> Result<RecordBatch> {
+    let rows = views(&batch, shape.copies())?;
+    let send = |workers: &Workers<'_>| IndividualPairs::send(shape, (), device, &rows, workers);
+    let steps = if device.is_new() { usize::MAX } else { 0 };
+    let others = interrupt::long(steps, || interrupt::with_workers(send)).map_err(counted)?;
+    if others.is_empty() {
+        return Ok(batch.slice(0, 0));
+    }
+    let Some(planes) = batch.columns().first() else {
+        return internal_err!("{NAME}: the scan gives no bit-planes");
+    };
+    // Views are of rows that are not NULL.
+    let numbers = (0..planes.len()).filter(|row| planes.is_valid(*row));
+    let numbers: Vec<_> = numbers.collect();
+    let mut is_other = vec![false; batch.num_rows()];
+    for row in others.into_iter().filter_map(|row| numbers.get(row)) {
+        if let Some(is_other) = is_other.get_mut(*row) {
+            *is_other = true;
+        }
+    }
+    Ok(filter_record_batch(&batch, &BooleanArray::from(is_other))?)
 }
 
 /// The rows of a batch that have genotypes, of so many copies.

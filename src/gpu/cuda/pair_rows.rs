@@ -1,0 +1,197 @@
+//! [`add_rows`]: adds rows of bit-planes to what one device counts. [`RowBuffer`]: the rows that are on the device and not counted.
+//!
+//! Threads fill page-locked memory, each by itself. It is copied once it is full, since calls of the driver take longer than copying the rows of a
+//! batch. The lock is held only while copies and kernels are enqueued.
+
+use std::ops::Range;
+use std::thread;
+
+use parking_lot::Mutex;
+
+use super::memory::{DeviceBuffer, Pinned};
+use super::pair_stream::{POLL, PairStream, STAGING_BYTES, of_device};
+use crate::counts::pairs::SetRows;
+use crate::counts::{CountError, Workers};
+use crate::gpu::error::GpuError;
+
+/// What rows are added to.
+pub(super) trait RowSink {
+    /// The stream on which rows are copied.
+    fn stream(&mut self) -> &mut PairStream;
+
+    /// Where rows are copied to.
+    fn buffer(&mut self) -> &mut RowBuffer;
+
+    /// Enqueues the counting of all rows of the buffer, and clears it.
+    ///
+    /// # Errors
+    /// The error of the driver.
+    fn flush(&mut self) -> Result<(), GpuError>;
+}
+
+/// Rows in page-locked memory.
+#[derive(Debug)]
+pub(super) struct StagedRows {
+    memory: Pinned,
+    rows: usize,
+    /// The class of each, if they have classes.
+    classes: Vec<u32>,
+}
+
+/// Rows in device memory.
+#[derive(Debug)]
+pub(super) struct RowBuffer {
+    memory: DeviceBuffer,
+    /// Rows that it has room for.
+    capacity: usize,
+    /// Words of a row.
+    row_words: usize,
+    /// Rows in it.
+    filled: usize,
+    /// The class of each, if they have classes.
+    classes: Vec<u32>,
+    /// Page-locked memory that is neither full nor being filled.
+    staged: Vec<StagedRows>,
+}
+
+impl RowBuffer {
+    /// Room for `capacity` rows of so many words, in `memory`.
+    pub(super) fn new(memory: DeviceBuffer, capacity: usize, row_words: usize) -> Self {
+        Self {
+            memory,
+            capacity,
+            row_words,
+            filled: 0,
+            classes: vec![],
+            staged: vec![],
+        }
+    }
+
+    /// Its address.
+    pub(super) fn address(&self) -> u64 {
+        self.memory.address()
+    }
+
+    /// Clears it; returns the number of rows and their classes.
+    pub(super) fn take(&mut self) -> (usize, Vec<u32>) {
+        let classes = std::mem::take(&mut self.classes);
+        (std::mem::take(&mut self.filled), classes)
+    }
+
+    /// Leaves the memory allocated, for a device that is lost.
+    pub(super) fn forget(&mut self) {
+        self.memory.forget();
+        let staged = std::mem::take(&mut self.staged);
+        staged.into_iter().for_each(std::mem::forget);
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.row_words.max(1) * size_of::<u64>()
+    }
+
+    /// Rows of a [`StagedRows`].
+    fn staged_rows(&self) -> usize {
+        (STAGING_BYTES / self.row_bytes()).max(1)
+    }
+}
+
+/// Adds rows, of which `set` gives the words; `classes` has those of all rows, or none.
+///
+/// # Errors
+/// Those of `set` and of the device, and [`CountError::Stopped`].
+pub(super) fn add_rows<S: RowSink>(
+    sink: &Mutex<S>,
+    rows: usize,
+    classes: &[u32],
+    set: &mut SetRows<'_>,
+    workers: &Workers<'_>,
+) -> Result<(), CountError> {
+    let (row_bytes, most) = {
+        let mut sink = sink.lock();
+        (sink.buffer().row_bytes(), sink.buffer().staged_rows())
+    };
+    let mut begin = 0;
+    while begin < rows {
+        let mut staged = loop {
+            let staged = staging(&mut *sink.lock(), most * row_bytes);
+            match staged.map_err(of_device)? {
+                Some(staged) => break staged,
+                None => {
+                    workers.check()?;
+                    thread::sleep(POLL);
+                }
+            }
+        };
+        let range = begin..rows.min(begin + most.saturating_sub(staged.rows).max(1));
+        let (from, to) = (staged.rows, staged.rows + range.len());
+        let bytes = staged.memory.bytes_mut(to * row_bytes);
+        let bytes = bytes.get_mut(from * row_bytes..).unwrap_or_default();
+        // Page-locked memory begins with a page, and rows are words.
+        set(range.clone(), bytemuck::cast_slice_mut(bytes))?;
+        staged.rows = to;
+        let classes = classes.get(range.clone()).unwrap_or_default();
+        staged.classes.extend_from_slice(classes);
+        begin = range.end;
+        let mut sink = sink.lock();
+        match staged.rows >= most {
+            true => append(&mut *sink, staged).map_err(of_device)?,
+            false => sink.buffer().staged.push(staged),
+        }
+    }
+    Ok(())
+}
+
+/// Enqueues the counting of all rows that were added.
+///
+/// # Errors
+/// The error of the driver.
+pub(super) fn finish<S: RowSink>(sink: &mut S) -> Result<(), GpuError> {
+    sink.stream().device.bind()?;
+    while let Some(staged) = sink.buffer().staged.pop() {
+        append(sink, staged)?;
+    }
+    sink.flush()
+}
+
+/// Page-locked memory with room for a row; `None` while all of it is in use.
+fn staging<S: RowSink>(sink: &mut S, bytes: usize) -> Result<Option<StagedRows>, GpuError> {
+    if let Some(staged) = sink.buffer().staged.pop() {
+        return Ok(Some(staged));
+    }
+    let memory = sink.stream().staging(bytes)?;
+    Ok(memory.map(|memory| StagedRows {
+        memory,
+        rows: 0,
+        classes: vec![],
+    }))
+}
+
+/// Copies rows to the buffer, and flushes it whenever it is full.
+fn append<S: RowSink>(sink: &mut S, staged: StagedRows) -> Result<(), GpuError> {
+    sink.stream().device.bind()?;
+    let appended = copy(sink, &staged);
+    appended.and(sink.stream().give_back(staged.memory))
+}
+
+fn copy<S: RowSink>(sink: &mut S, staged: &StagedRows) -> Result<(), GpuError> {
+    let mut from = 0;
+    while from < staged.rows {
+        let buffer = sink.buffer();
+        let row_bytes = buffer.row_bytes();
+        let room = buffer.capacity.saturating_sub(buffer.filled).max(1);
+        let rows: Range<usize> = from..staged.rows.min(from + room);
+        let to = buffer.address() + (buffer.filled * row_bytes) as u64;
+        let classes = staged.classes.get(rows.clone()).unwrap_or_default();
+        buffer.classes.extend_from_slice(classes);
+        buffer.filled += rows.len();
+        let is_full = buffer.filled >= buffer.capacity;
+        let bytes = rows.start * row_bytes..rows.end * row_bytes;
+        // SAFETY: the buffer has room for its capacity.
+        unsafe { sink.stream().enqueue_copy(to, &staged.memory, bytes) }?;
+        if is_full {
+            sink.flush()?;
+        }
+        from = rows.end;
+    }
+    Ok(())
+}

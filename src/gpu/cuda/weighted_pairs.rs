@@ -1,0 +1,324 @@
+//! [`WeightedPairs`]: adds up weighted products of dosages of pairs of individuals on one device, with the kernels `units` and `gram`.
+//!
+//! Rows of a class have the same weight, so their products are counted and multiplied once. Once the buffer of rows is full, or the sums are
+//! taken, rows are sorted by class: each *slice* of 256 sites has rows of one class, the last one of a class fewer. Invariants: units past the
+//! last are zero; sums are kept as two numbers of 64 bits, which cannot overflow; after an error nothing is freed that the device may
+//! still use.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::device::CudaDevice;
+use super::memory::DeviceBuffer;
+use super::pair_counter::THREADS;
+use super::pair_layout::{WeightedLayout, splits, tiles};
+use super::pair_rows::{self, RowBuffer, RowSink, add_rows};
+use super::pair_stream::{PairStream, Staging, of_device};
+use super::sorted_rows::SortedRows;
+use crate::counts::gathered::plane_words;
+use crate::counts::pairs::{ClassWeights, SetRows, WeightedSums};
+use crate::counts::{CountError, Workers};
+use crate::gpu::abi;
+use crate::gpu::error::GpuError;
+
+/// Weighted sums on a device.
+#[derive(Debug)]
+pub struct WeightedPairs(Mutex<Summing>);
+
+/// What is on the device.
+#[derive(Debug)]
+struct Summing {
+    layout: WeightedLayout,
+    weights: Arc<Vec<ClassWeights>>,
+    stream: PairStream,
+    rows: RowBuffer,
+    /// The order of the sites of a launch, and then the weights of their slices.
+    tables: DeviceBuffer,
+    units: DeviceBuffer,
+    /// Of pairs; empty if all weights are 0.
+    sums: [DeviceBuffer; 2],
+    unit_sums: DeviceBuffer,
+    tiles: DeviceBuffer,
+    n_tiles: usize,
+}
+
+impl WeightedPairs {
+    /// Sums over no rows on `device`, with page-locked memory from `free` if there is some.
+    ///
+    /// # Errors
+    /// What could not be created.
+    pub fn try_new(
+        device: &Arc<CudaDevice>,
+        layout: WeightedLayout,
+        weights: &Arc<Vec<ClassWeights>>,
+        free: &Arc<Staging>,
+    ) -> Result<Self, GpuError> {
+        let tile = match device.pair_kernels()?.hopper {
+            Some(_) => abi::WEIGHTED_TILE,
+            None => abi::GRAM_TILE,
+        };
+        let tiles = tiles(layout.n_units, tile);
+        let buffer = || DeviceBuffer::new(device);
+        let mut rows = buffer();
+        rows.ensure("rows of bit-planes", layout.rows_bytes())?;
+        let mut summing = Summing {
+            layout,
+            weights: Arc::clone(weights),
+            stream: PairStream::try_new(device, free)?,
+            rows: RowBuffer::new(rows, layout.rows, layout.row_words),
+            tables: buffer(),
+            units: buffer(),
+            sums: [buffer(), buffer()],
+            unit_sums: buffer(),
+            tiles: buffer(),
+            n_tiles: tiles.len(),
+        };
+        let table: &[u8] = bytemuck::cast_slice(&tiles);
+        let tiles_at = summing.tiles.ensure("tiles of pairs", table.len())?;
+        let tables = &mut summing.tables;
+        tables.ensure("weights of rows", layout.table_bytes())?;
+        let (units, unit_sums) = (layout.units_bytes(), layout.unit_sums_bytes());
+        let units_at = summing.units.ensure("units of pairs", units)?;
+        let unit_sums_at = summing.unit_sums.ensure("sums of individuals", unit_sums)?;
+        // SAFETY: the buffers have these sizes, and nothing else uses them.
+        unsafe {
+            summing.stream.copy(tiles_at, table)?;
+            summing.stream.clear(units_at, units)?;
+            summing.stream.clear(unit_sums_at, unit_sums)?;
+        }
+        for set in 0..summing.sums.len() {
+            if weights.iter().any(|class| class.pairs[set] != 0) {
+                let bytes = layout.sums_bytes();
+                let at = summing.sums[set].ensure("sums of pairs", bytes)?;
+                // SAFETY: as above.
+                unsafe { summing.stream.clear(at, bytes) }?;
+            }
+        }
+        Ok(Self(Mutex::new(summing)))
+    }
+
+    /// Adds rows, see [`WeightedCounter`](crate::counts::pairs::WeightedCounter).
+    ///
+    /// # Errors
+    /// Those of `set` and of the device.
+    pub fn add(
+        &self,
+        classes: &[u32],
+        set: &mut SetRows<'_>,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        add_rows(&self.0, classes.len(), classes, set, workers)
+    }
+
+    /// Enqueues the adding of all rows.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn finish(&mut self) -> Result<(), CountError> {
+        pair_rows::finish(self.0.get_mut()).map_err(of_device)
+    }
+
+    /// Adds the sums over all rows to `sums`, which has those of the same layout and weights, or is empty and then gets them.
+    ///
+    /// # Errors
+    /// Those of the device, and [`CountError::TooLarge`].
+    pub fn take(mut self, sums: &mut WeightedSums) -> Result<(), CountError> {
+        self.finish()?;
+        let summing = self.0.get_mut();
+        let layout = summing.layout;
+        let fetched = |bytes: &[u8], mut add: Box<dyn FnMut(i128) + '_>| {
+            for sum in bytemuck::cast_slice::<u8, u64>(bytes).chunks_exact(2) {
+                // Below 2^127.
+                add(i128::from(sum[0]) + (i128::from(sum[1]) << 32));
+            }
+        };
+        for (set, pairs) in sums.pairs.iter_mut().enumerate() {
+            let from = summing.sums[set].address();
+            if from == 0 {
+                continue;
+            }
+            if pairs.is_empty() {
+                pairs.try_reserve_exact(layout.n_pairs).map_err(|_| {
+                    CountError::TooLarge(format!("sums over {} pairs", layout.n_pairs))
+                })?;
+                pairs.resize(layout.n_pairs, 0);
+            }
+            let read = |begin: usize, bytes: &[u8]| {
+                let mut pairs = pairs.iter_mut().skip(begin / abi::SUM_BYTES);
+                let add = |sum| {
+                    if let Some(pair) = pairs.next() {
+                        *pair += sum;
+                    }
+                };
+                fetched(bytes, Box::new(add));
+            };
+            // SAFETY: there are sums of this layout.
+            unsafe { summing.stream.fetch(from, layout.sums_bytes(), read) }.map_err(of_device)?;
+        }
+        for singles in &mut sums.singles {
+            singles.resize(layout.samples, 0);
+        }
+        let [first, second] = &mut sums.singles;
+        let read = |begin: usize, bytes: &[u8]| {
+            // Two sums of each unit.
+            let mut at = begin / abi::SUM_BYTES;
+            let add = |sum: i128| {
+                let (unit, set) = (at / 2, at % 2);
+                let (block, place) = (
+                    unit / (2 * abi::BLOCK_SAMPLES),
+                    unit % (2 * abi::BLOCK_SAMPLES),
+                );
+                let sample = block * abi::BLOCK_SAMPLES + place % abi::BLOCK_SAMPLES;
+                let dosage = if place < abi::BLOCK_SAMPLES { 1 } else { 2 };
+                let singles = if set == 0 { &mut *first } else { &mut *second };
+                if let Some(single) = singles.get_mut(sample) {
+                    *single += dosage * sum;
+                }
+                at += 1;
+            };
+            fetched(bytes, Box::new(add));
+        };
+        let from = summing.unit_sums.address();
+        // SAFETY: as above.
+        unsafe { summing.stream.fetch(from, layout.unit_sums_bytes(), read) }.map_err(of_device)?;
+        summing.stream.log_times("weighted dosages");
+        Ok(())
+    }
+}
+
+impl RowSink for Summing {
+    fn stream(&mut self) -> &mut PairStream {
+        &mut self.stream
+    }
+
+    fn buffer(&mut self) -> &mut RowBuffer {
+        &mut self.rows
+    }
+
+    /// Adds the rows in the buffer to the sums.
+    fn flush(&mut self) -> Result<(), GpuError> {
+        let (rows, classes) = self.rows.take();
+        if rows == 0 {
+            return Ok(());
+        }
+        let sorted = SortedRows::new(&classes, &self.weights);
+        for slices in (0..sorted.slices()).step_by(self.layout.steps * abi::STEP_SLICES) {
+            let end = sorted
+                .slices()
+                .min(slices + self.layout.steps * abi::STEP_SLICES);
+            self.add(&sorted, slices..end)?;
+        }
+        Ok(())
+    }
+}
+
+impl Summing {
+    /// Adds some slices of rows.
+    fn add(&mut self, sorted: &SortedRows, slices: std::ops::Range<usize>) -> Result<(), GpuError> {
+        let device = Arc::clone(&self.stream.device);
+        let (kernels, blocks) = (device.pair_kernels()?, device.multiprocessors);
+        let layout = &self.layout;
+        let steps = slices.len().div_ceil(abi::STEP_SLICES);
+        let order = sorted.order(slices.clone());
+        let mut tables: Vec<u64> = vec![];
+        let places = sorted.tables(slices, steps * abi::STEP_SLICES, &mut tables);
+        let words: &[u8] = bytemuck::cast_slice(&tables);
+        let orders: &[u8] = bytemuck::cast_slice(order);
+        let tables_at = self.tables.address();
+        let order_at = tables_at + words.len() as u64;
+        // SAFETY: the tables have room for a launch, see `WeightedLayout`.
+        unsafe {
+            self.stream.copy(tables_at, words)?;
+            self.stream.copy(order_at, orders)?;
+        }
+        // Casts of numbers that the layout has checked, or that are smaller.
+        let rows = abi::PairRows {
+            rows: self.rows.address(),
+            order: order_at,
+            units: self.units.address(),
+            n_rows: order.len() as u32,
+            width: 2 * plane_words(2 * layout.samples) as u32,
+            copies: 2 * layout.samples as u32,
+            kind: abi::DIPLOID_BLOCKS,
+            stride: layout.stride as u32,
+            tiles: (2 * layout.samples).div_ceil(abi::BLOCK_COPIES) as u32,
+        };
+        let at = |place: usize| tables_at + (place * size_of::<u64>()) as u64;
+        let unit_sums = abi::UnitSums {
+            units: rows.units,
+            weights: at(places.singles),
+            sums: self.unit_sums.address(),
+            n_units: layout.n_units as u32,
+            stride: rows.stride,
+            steps: steps as u32,
+            pad: 0,
+        };
+        let unit_blocks =
+            layout.n_units.div_ceil(THREADS as usize) * steps.div_ceil(abi::SUM_STEPS);
+        // SAFETY: the buffers are those of the layout.
+        unsafe {
+            let blocks = steps as u32 * rows.tiles;
+            self.stream
+                .launch(kernels.units, blocks, THREADS, 0, &rows)?;
+            let blocks = unit_blocks as u32;
+            self.stream
+                .launch(kernels.unit_sums, blocks, THREADS, 0, &unit_sums)?;
+        }
+        let splits = splits(self.n_tiles, steps, blocks as usize);
+        for (set, sums) in self.sums.iter().enumerate() {
+            if sums.address() == 0 {
+                continue;
+            }
+            let job = abi::WeightedGram {
+                gram: abi::Gram {
+                    units: rows.units,
+                    counts: 0,
+                    tiles: self.tiles.address(),
+                    n_tiles: self.n_tiles as u32,
+                    n_units: unit_sums.n_units,
+                    stride: rows.stride,
+                    steps: steps as u32,
+                    splits: splits as u32,
+                    pad: 0,
+                },
+                weights: at(places.pairs[set]),
+                sums: sums.address(),
+                n_samples: layout.samples as u32,
+                pad: 0,
+            };
+            let jobs = job.gram.n_tiles * job.gram.splits;
+            // SAFETY: as above.
+            unsafe {
+                match kernels.hopper {
+                    Some([_, kernel]) => {
+                        let (threads, shared) = (abi::WEIGHTED_THREADS, abi::WEIGHTED_SHARED);
+                        let blocks = jobs.min(blocks);
+                        self.stream.launch(kernel, blocks, threads, shared, &job)
+                    }
+                    None => self.stream.launch(kernels.weighted, jobs, THREADS, 0, &job),
+                }?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Summing {
+    fn drop(&mut self) {
+        if !self.stream.close() {
+            self.rows.forget();
+            let [one, other] = &mut self.sums;
+            for buffer in [
+                &mut self.tables,
+                &mut self.units,
+                one,
+                other,
+                &mut self.unit_sums,
+                &mut self.tiles,
+            ] {
+                buffer.forget();
+            }
+        }
+    }
+}
