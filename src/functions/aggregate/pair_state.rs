@@ -10,14 +10,16 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, UInt64Type};
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err, internal_err};
+use datafusion::common::{Result, exec_err, internal_err};
 
-use super::pair_feed::{Feed, PairFeed};
+use super::count_errors::counted;
+use super::device_feed::DeviceFeed;
+use super::pair_feed::PairFeed;
 use super::planes_rows::{Lists, PlanesRows, list_type, lists, planes_row};
 use super::statistic::{GroupState, SiteInput, Statistic};
 use crate::counts::gathered::PlanesRow;
 use crate::counts::pairs::{OnDevice, PairDevice, PairMatrix, Shape, SiteRows, Words, pairs_of};
-use crate::counts::{CountError, Level, Workers};
+use crate::counts::{Level, Workers};
 use crate::functions::interrupt;
 
 /// Pairs that all values of a query may have.
@@ -94,16 +96,7 @@ pub(crate) struct PairsOf<V: PairValue> {
     /// Whether all rows are kept, so that they can be removed.
     keeps_rows: bool,
     /// Sends rows to the device that counts pairs, for the only state.
-    feed: Option<Arc<Feed<V>>>,
-}
-
-/// An error of counting, as DataFusion has it.
-pub(crate) fn counted<T>(name: &str, result: std::result::Result<T, CountError>) -> Result<T> {
-    result.map_err(|error| match error {
-        CountError::Stopped => interrupt::stopped(),
-        CountError::Device(reason) => exec_datafusion_err!("{name}: {reason}"),
-        error => DataFusionError::ResourcesExhausted(format!("{name}: {error}")),
-    })
+    feed: Option<Arc<DeviceFeed<V::Matrix>>>,
 }
 
 impl<V: PairValue> PairsOf<V> {
@@ -151,7 +144,11 @@ impl<V: PairValue> PairsOf<V> {
     }
 
     /// Sends rows to the device; what it does not count is added to `others`.
-    fn send(feed: &Feed<V>, rows: &[PlanesRow<'_>], others: &mut SiteRows) -> Result<()> {
+    fn send(
+        feed: &DeviceFeed<V::Matrix>,
+        rows: &[PlanesRow<'_>],
+        others: &mut SiteRows,
+    ) -> Result<()> {
         let left = feed.send_rows(rows)?;
         let left = left.into_iter().filter_map(|row| rows.get(row));
         left.for_each(|row| others.push(*row));
@@ -258,7 +255,7 @@ impl<V: PairValue> Statistic for PairsOf<V> {
             return None;
         }
         let device = OnDevice::new(Arc::clone(device));
-        let feed = Arc::new(Feed::new(self.shape, self.options, device));
+        let feed = Arc::new(DeviceFeed::new(V::NAME, self.shape, self.options, device));
         self.feed = Some(Arc::clone(&feed));
         Some(feed)
     }

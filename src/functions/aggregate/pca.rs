@@ -10,7 +10,8 @@ use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{Accumulator, Documentation};
 
 use super::accumulator::StatisticAccumulator;
-use super::pair_state::{Group, PairValue, PairsOf, check_pairs, counted};
+use super::count_errors::counted;
+use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::sample_pairs::names;
 use crate::counts::Workers;

@@ -4,10 +4,9 @@
 //! Computations, 8.3 and 8.4; vectors of near eigenvalues are made orthogonal as in LAPACK's dstein). Sums have a fixed order.
 
 use super::tridiagonalise::{Tridiagonal, tridiagonalise};
+use super::vectors::{add_times, dot};
 use crate::counts::{CountError, Workers};
 
-/// Partial sums of a scalar product.
-const PARTS: usize = 8;
 /// Steps of inverse iteration.
 const STEPS: usize = 4;
 /// Eigenvalues that differ by less than this part of the largest have their vectors made orthogonal.
@@ -59,35 +58,6 @@ fn unit(n: usize, at: usize) -> Vec<f64> {
         *x = 1.0;
     }
     vector
-}
-
-/// Σ a b in [`PARTS`] partial sums.
-#[inline(always)]
-pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut parts = [0.0; PARTS];
-    let (a, a_rest) = a.as_chunks::<PARTS>();
-    let (b, b_rest) = b.as_chunks::<PARTS>();
-    for (a, b) in a.iter().zip(b) {
-        for at in 0..PARTS {
-            parts[at] += a[at] * b[at];
-        }
-    }
-    let mut sum = 0.0;
-    for part in parts {
-        sum += part;
-    }
-    for (a, b) in a_rest.iter().zip(b_rest) {
-        sum += a * b;
-    }
-    sum
-}
-
-/// to += factor · from
-#[inline(always)]
-pub(super) fn add_times(to: &mut [f64], factor: f64, from: &[f64]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to += factor * from;
-    }
 }
 
 fn normalise(vector: &mut [f64]) {

@@ -22,6 +22,7 @@ mod tridiagonalise;
 pub mod two_dosages;
 pub mod two_populations;
 pub mod two_sites;
+mod vectors;
 pub mod zygosity;
 
 pub use exact::ExactSum;

@@ -9,8 +9,8 @@ use std::thread::{self, Builder};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::eigen::{add_times, dot};
 use super::spin_barrier::SpinBarrier;
+use super::vectors::{add_times, dot};
 use crate::counts::{CountError, Job, Lanes, Level, Workers};
 
 /// Parts of the rows: row i is in part i modulo this.

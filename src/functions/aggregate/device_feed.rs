@@ -1,0 +1,88 @@
+//! [`DeviceFeed`]: the [`PairFeed`] of one accumulator, in front of the device that counts its pairs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow::array::{ArrayRef, BooleanArray};
+use arrow::compute::filter;
+use datafusion::common::Result;
+
+use super::count_errors::counted;
+use super::pair_feed::PairFeed;
+use super::planes_rows::{Lists, PlanesRows, planes_row};
+use super::statistic::SiteInput;
+use crate::counts::gathered::PlanesRow;
+use crate::counts::pairs::{OnDevice, PairMatrix, Shape};
+use crate::counts::{CountError, Workers};
+use crate::functions::interrupt;
+
+/// The feed of one accumulator.
+#[derive(Debug)]
+pub(super) struct DeviceFeed<M: PairMatrix> {
+    /// The function's SQL name.
+    name: &'static str,
+    shape: Shape,
+    options: M::Options,
+    pub(super) device: OnDevice,
+    /// Whether rows are sent: once the accumulator has sent those that came first.
+    is_open: AtomicBool,
+}
+
+impl<M: PairMatrix> DeviceFeed<M> {
+    pub(super) fn new(
+        name: &'static str,
+        shape: Shape,
+        options: M::Options,
+        device: OnDevice,
+    ) -> Self {
+        Self {
+            name,
+            shape,
+            options,
+            device,
+            is_open: AtomicBool::new(false),
+        }
+    }
+
+    /// Lets partitions send rows.
+    pub(super) fn open(&self) {
+        self.is_open.store(true, Ordering::Release);
+    }
+
+    /// Sends rows; returns the numbers of those that devices do not count.
+    pub(super) fn send_rows(&self, rows: &[PlanesRow<'_>]) -> Result<Vec<usize>> {
+        let send =
+            |workers: &Workers<'_>| M::send(self.shape, self.options, &self.device, rows, workers);
+        let sent: Result<_, CountError> = match self.device.is_new() {
+            true => interrupt::long(usize::MAX, || interrupt::with_workers(send)),
+            false => interrupt::with_workers(send),
+        };
+        counted(self.name, sent)
+    }
+}
+
+impl<M: PairMatrix> PairFeed for DeviceFeed<M> {
+    fn send(&self, arguments: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
+        if !self.is_open.load(Ordering::Acquire) {
+            return Ok(arguments);
+        }
+        let input: PlanesRows<'_> = Lists::try_new(&arguments, 0)?;
+        let (mut rows, mut numbers) = (vec![], vec![]);
+        for row in (0..input.len()).filter(|row| !input.is_null(*row)) {
+            rows.push(planes_row(self.name, input.row(row), self.shape.copies())?);
+            numbers.push(row);
+        }
+        let others = self.send_rows(&rows)?;
+        if others.is_empty() {
+            return Ok(arguments.iter().map(|array| array.slice(0, 0)).collect());
+        }
+        let mut is_other = vec![false; input.len()];
+        for row in others.into_iter().filter_map(|row| numbers.get(row)) {
+            if let Some(is_other) = is_other.get_mut(*row) {
+                *is_other = true;
+            }
+        }
+        let is_other = BooleanArray::from(is_other);
+        let others = arguments.iter().map(|array| filter(array, &is_other));
+        Ok(others.collect::<Result<_, _>>()?)
+    }
+}
