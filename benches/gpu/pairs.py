@@ -3,7 +3,8 @@
     python3 benches/gpu/pairs.py --vcz target/release/vcz --store STORE [--rounds 7] [--partitions 16] [--devices all]
 
 STORE has diploid genotypes, such as those of benches/simulate. Needs a GPU. Prints for each statement the median of its times in a
-warm process on the host and on the GPU, and the mean time of the kernels that compare pairs (from the log, by events of the device). Exits with 1 if an answer differs.
+warm process on the host and on the GPU, and the mean time of the kernels that compare pairs (from the log, by events of the device).
+Exits with 1 if an answer differs.
 """
 
 import argparse

@@ -33,7 +33,7 @@ struct Summing {
     weights: Arc<Vec<ClassWeights>>,
     stream: PairStream,
     rows: RowBuffer,
-    /// The order of the sites of a launch, and then the weights of their slices.
+    /// The weights of the slices of a launch, and then the rows of its sites.
     tables: DeviceBuffer,
     units: DeviceBuffer,
     /// Of pairs; empty if all weights are 0.
