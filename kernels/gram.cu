@@ -44,9 +44,9 @@ VCZ_DEVICE void vcz_clear(i32 (&counts)[4][4][4]) {
             for (u32 q = 0; q < 4; ++q) counts[i][j][q] = 0;
 }
 
-// Counts a tile. After each slice calls `end_slice` with its number and whether it is the last.
+// Counts a tile, with second units from `seconds`. After each slice calls `end_slice` with its number and whether it is the last.
 template <class EndSlice>
-VCZ_DEVICE void vcz_count_tile(const VczGram& gram, const VczPairJob& job, i32 (&counts)[4][4][4], EndSlice end_slice) {
+VCZ_DEVICE void vcz_count_tile(const VczGram& gram, u64 seconds, const VczPairJob& job, i32 (&counts)[4][4][4], EndSlice end_slice) {
     __shared__ uint4 tiles[2][VCZ_GRAM_TILE * VCZ_STEP_WORDS / 4];
     const u32 warp = vcz_warp(), lane = vcz_lane();
     const u32 row = (warp & 1) * 64 + (lane >> 2), column = (warp >> 1) * 32 + (lane >> 2);
@@ -62,12 +62,14 @@ VCZ_DEVICE void vcz_count_tile(const VczGram& gram, const VczPairJob& job, i32 (
             __syncthreads();
         }
         if (step < job.end) {
-            const uint4* units = (const uint4*)gram.units + (u64)step * gram.stride * (VCZ_STEP_WORDS / 4);
+            const u64 first = (u64)step * gram.stride * (VCZ_STEP_WORDS / 4);
+            const uint4* of_rows = (const uint4*)gram.units + first + (u64)job.tile.row * (VCZ_STEP_WORDS / 4);
+            const uint4* of_columns = (const uint4*)seconds + first + (u64)job.tile.column * (VCZ_STEP_WORDS / 4);
 #pragma unroll
             for (u32 part = 0; part < VCZ_GRAM_PARTS; ++part) {
                 const u32 at = part * VCZ_THREADS + threadIdx.x;
-                rows[part] = __ldg(units + job.tile.row * (VCZ_STEP_WORDS / 4) + at);
-                columns[part] = __ldg(units + job.tile.column * (VCZ_STEP_WORDS / 4) + at);
+                rows[part] = __ldg(of_rows + at);
+                columns[part] = __ldg(of_columns + at);
             }
         }
         if (step == job.begin) continue;
@@ -98,7 +100,7 @@ VCZ_DEVICE void vcz_count_tile(const VczGram& gram, const VczPairJob& job, i32 (
 extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_gram(VczGram gram) {
     const VczPairJob job = vcz_pair_job(gram, blockIdx.x);
     i32 counts[4][4][4];
-    vcz_count_tile(gram, job, counts, [](u32, bool) {});
+    vcz_count_tile(gram, gram.units, job, counts, [](u32, bool) {});
     const u32 warp = vcz_warp(), lane = vcz_lane();
     const u32 first = job.tile.row + (warp & 1) * 64 + (lane >> 2), second = job.tile.column + (warp >> 1) * 32 + 2 * (lane & 3);
 #pragma unroll
@@ -119,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_gram_weighted(VczW
     for (u32 i = 0; i < 4; ++i)
 #pragma unroll
         for (u32 j = 0; j < 2; ++j) sums[i][j][0] = sums[i][j][1] = 0;
-    vcz_count_tile(weighted.gram, job, counts, [&](u32 slice, bool is_last) {
+    vcz_count_tile(weighted.gram, weighted.gram.units, job, counts, [&](u32 slice, bool is_last) {
         const u64 weight = __ldg(weights + slice);
         if (!is_last && __ldg(weights + slice + 1) == weight) return;
 #pragma unroll
@@ -141,4 +143,20 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_gram_weighted(VczW
         for (u32 j = 0; j < 2; ++j)
 #pragma unroll
             for (u32 q = 0; q < 2; ++q) vcz_add_weighted(weighted, first + 8 * i, second + 8 * j + q, sums[i][j][q]);
+}
+
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_site_counts(VczSiteCounts sites) {
+    const VczPairJob job = vcz_pair_job(sites.gram, blockIdx.x);
+    i32 counts[4][4][4];
+    vcz_count_tile(sites.gram, sites.seconds, job, counts, [](u32, bool) {});
+    const u32 warp = vcz_warp(), lane = vcz_lane();
+    const u32 row = (warp & 1) * 64 + (lane >> 2), column = (warp >> 1) * 32 + 2 * (lane & 3);
+    u16* const to = (u16*)sites.gram.counts + (u64)blockIdx.x * VCZ_GRAM_TILE * VCZ_GRAM_TILE;
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i)
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j)
+#pragma unroll
+            for (u32 q = 0; q < 4; q += 2)
+                vcz_put_counts(to + (row + 16 * i + 4 * q) * VCZ_GRAM_TILE + column + 8 * j, counts[i][j][q], counts[i][j][q + 1]);
 }

@@ -53,20 +53,20 @@ VCZ_DEVICE void vcz_init_stages(VczStages& stages) {
     __syncthreads();
 }
 
-// Copies the units of all jobs of the CTA to shared memory.
+// Copies the units of all jobs of the CTA to shared memory, second units from `seconds`.
 template <u32 ROWS>
-VCZ_DEVICE void vcz_copy_units(const VczGram& gram, VczStages& stages) {
+VCZ_DEVICE void vcz_copy_units(const VczGram& gram, u64 seconds, VczStages& stages) {
     VczStageAt at = {0, 0};
     for (u32 index = blockIdx.x; index < gram.n_tiles * gram.splits; index += gridDim.x) {
         const VczPairJob job = vcz_pair_job(gram, index);
         for (u32 step = job.begin; step < job.end; ++step) {
-            const u8* units = (const u8*)gram.units + (u64)step * gram.stride * VCZ_UNIT_BYTES;
+            const u64 first = (u64)step * gram.stride * VCZ_UNIT_BYTES;
             u8* to = vcz_stages_at() + at.stage * VCZ_STAGE_BYTES(ROWS);
             VczBarrier* full = &stages.full[at.stage];
             vcz_barrier_wait(&stages.empty[at.stage], at.parity ^ 1);
             vcz_barrier_expect(full, VCZ_STAGE_BYTES(ROWS));
-            vcz_copy_to_shared(to, units + (u64)job.tile.row * VCZ_UNIT_BYTES, ROWS * VCZ_UNIT_BYTES, full);
-            vcz_copy_to_shared(to + ROWS * VCZ_UNIT_BYTES, units + (u64)job.tile.column * VCZ_UNIT_BYTES,
+            vcz_copy_to_shared(to, vcz_bytes(gram.units) + first + (u64)job.tile.row * VCZ_UNIT_BYTES, ROWS * VCZ_UNIT_BYTES, full);
+            vcz_copy_to_shared(to + ROWS * VCZ_UNIT_BYTES, vcz_bytes(seconds) + first + (u64)job.tile.column * VCZ_UNIT_BYTES,
                                VCZ_HOPPER_COLUMNS * VCZ_UNIT_BYTES, full);
             vcz_next_stage(at);
         }
@@ -85,13 +85,16 @@ VCZ_DEVICE VczOperands vcz_operands(u32 stage, u32 group) {
             vcz_wgmma_units(from + (ROWS + VCZ_WGMMA_COLUMNS) * VCZ_UNIT_BYTES)};
 }
 
-extern "C" __global__ void __launch_bounds__(VCZ_HOPPER_THREADS, 1) vcz_gram_hopper(VczGram gram) {
+// Counts all tiles of the CTA, with second units from `seconds`; calls `put` with a job, its index, the row and column in the tile of a
+// pair, and the counts of it and of the pair in the next column.
+template <class Put>
+VCZ_DEVICE void vcz_count_tiles(const VczGram& gram, u64 seconds, Put put) {
     __shared__ VczStages stages;
     const u32 warp = vcz_warp(), lane = vcz_lane();
     vcz_init_stages<VCZ_HOPPER_ROWS>(stages);
     if (warp < 4) {
         vcz_fewer_registers<24>();
-        if (threadIdx.x == 0) vcz_copy_units<VCZ_HOPPER_ROWS>(gram, stages);
+        if (threadIdx.x == 0) vcz_copy_units<VCZ_HOPPER_ROWS>(gram, seconds, stages);
         return;
     }
     vcz_more_registers<160>();
@@ -121,14 +124,29 @@ extern "C" __global__ void __launch_bounds__(VCZ_HOPPER_THREADS, 1) vcz_gram_hop
         vcz_wgmma_written(low);
         vcz_wgmma_written(high);
         if (before != VCZ_HOPPER_STAGES && lane == 0) vcz_barrier_arrive(&stages.empty[before]);
-        const u32 row = job.tile.row + group * 64 + (warp & 3) * 16 + (lane >> 2), column = job.tile.column + 2 * (lane & 3);
+        const u32 row = group * 64 + (warp & 3) * 16 + (lane >> 2), column = 2 * (lane & 3);
 #pragma unroll
-        for (u32 at = 0; at < VCZ_WGMMA_COUNTS; ++at) {
-            const u32 i = row + 8 * (at >> 1 & 1), j = column + 8 * (at >> 2) + (at & 1);
-            vcz_add_pair(gram, i, j, low[at]);
-            vcz_add_pair(gram, i, j + VCZ_WGMMA_COLUMNS, high[at]);
+        for (u32 at = 0; at < VCZ_WGMMA_COUNTS; at += 2) {
+            const u32 i = row + 8 * (at >> 1 & 1), j = column + 8 * (at >> 2);
+            put(job, index, i, j, low[at], low[at + 1]);
+            put(job, index, i, j + VCZ_WGMMA_COLUMNS, high[at], high[at + 1]);
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(VCZ_HOPPER_THREADS, 1) vcz_gram_hopper(VczGram gram) {
+    vcz_count_tiles(gram, gram.units, [&](const VczPairJob& job, u32, u32 row, u32 column, i32 count, i32 next) {
+        vcz_add_pair(gram, job.tile.row + row, job.tile.column + column, count);
+        vcz_add_pair(gram, job.tile.row + row, job.tile.column + column + 1, next);
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(VCZ_HOPPER_THREADS, 1) vcz_site_counts_hopper(VczSiteCounts sites) {
+    u16* const counts = (u16*)sites.gram.counts;
+    vcz_count_tiles(sites.gram, sites.seconds, [&](const VczPairJob&, u32 index, u32 row, u32 column, i32 count, i32 next) {
+        const u64 at = ((u64)index * VCZ_HOPPER_ROWS + row) * VCZ_HOPPER_COLUMNS + column;
+        vcz_put_counts(counts + at, count, next);
+    });
 }
 
 // Adds the products of dosages of 16 pairs of individuals. Eight rows of units that follow each other are of one kind, the next eight of the
@@ -148,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(VCZ_WEIGHTED_THREADS, 1) vcz_gram_w
     vcz_init_stages<VCZ_WEIGHTED_ROWS>(stages);
     if (warp < 4) {
         vcz_fewer_registers<24>();
-        if (threadIdx.x == 0) vcz_copy_units<VCZ_WEIGHTED_ROWS>(gram, stages);
+        if (threadIdx.x == 0) vcz_copy_units<VCZ_WEIGHTED_ROWS>(gram, gram.units, stages);
         return;
     }
     vcz_more_registers<240>();

@@ -69,6 +69,13 @@ struct VczWeightedGram {
     u32 pad;
 };
 
+// The counts of tiles of pairs of sites, whose units are sites with one bit for each copy. The counts of gram, u16, are those of one tile after
+// the other, by row; its splits are 1.
+struct VczSiteCounts {
+    VczGram gram;
+    u64 seconds;  // the second units
+};
+
 // Sums over sites of w b, with a weight w for each slice, and b the bit of a unit: two sums with weights of their own.
 struct VczUnitSums {
     u64 units;
@@ -82,6 +89,7 @@ struct VczUnitSums {
 
 static_assert(sizeof(VczPairRows) == 48, "layout of VczPairRows");
 static_assert(sizeof(VczWeightedGram) == 72, "layout of VczWeightedGram");
+static_assert(sizeof(VczSiteCounts) == 56, "layout of VczSiteCounts");
 static_assert(sizeof(VczUnitSums) == 40, "layout of VczUnitSums");
 static_assert(sizeof(VczGram) == 48, "layout of VczGram");
 static_assert(sizeof(VczPairTile) == 8, "layout of VczPairTile");
@@ -110,6 +118,9 @@ VCZ_DEVICE VczPairJob vcz_pair_job(const VczGram& gram, u32 index) {
 VCZ_DEVICE void vcz_add_pair(const VczGram& gram, u32 i, u32 j, i32 count) {
     if (i <= j && j < gram.n_units && count != 0) atomicAdd((u32*)gram.counts + ((u64)i * gram.stride + j), (u32)count);
 }
+
+// Stores two counts, one after the other.
+VCZ_DEVICE void vcz_put_counts(u16* to, i32 count, i32 next) { *(u32*)to = (u32)count | (u32)next << 16; }
 
 // Adds to a sum that is kept as low + 2^32 high. Each part is below 2^64 after 2^32 additions.
 VCZ_DEVICE void vcz_add_to_sum(u64* sum, u64 x) {

@@ -1,6 +1,8 @@
-"""Checks that a GPU compares pairs like the host, and times both.
+"""Checks that a GPU compares pairs of samples and of sites like the host, and times both.
 
-    python3 benches/gpu/pairs.py --vcz target/release/vcz --store STORE [--rounds 7] [--partitions 16] [--devices all]
+    python3 benches/gpu/pairs.py --vcz target/release/vcz --store STORE [--rounds 7] [--partitions 16] [--devices all] [--bases 3300] [--only NAME ...]
+
+Sites are compared up to `--bases` apart, by ten bins of distance, and in windows of as many.
 
 STORE has diploid genotypes, such as those of benches/simulate. Needs a GPU. Prints for each statement the median of its times in a
 warm process on the host and on the GPU, and the mean time of the kernels that compare pairs (from the log, by events of the device).
@@ -47,6 +49,12 @@ QUERIES = {
         "SELECT pca(call_genotype, 4, 'covariance') FROM t",
         "SELECT pca(call_genotype, 4, 'covariance')['trace'] FROM t",
     ),
+    "mean_r2": (
+        "SELECT variant_contig, genome_bin(variant_position, {bases}) AS w, mean_r2(call_genotype) FROM t GROUP BY 1, 2 ORDER BY 1, 2",
+        "SELECT sum(r) FROM (SELECT mean_r2(call_genotype) AS r FROM t GROUP BY variant_contig, genome_bin(variant_position, {bases}))",
+    ),
+    "ld_decay": ("SELECT ld_decay(call_genotype, variant_position, {edges}) FROM t GROUP BY variant_contig",) * 2,
+    "ld_moments": ("SELECT ld_moments(call_genotype, variant_position, {edges}) FROM t GROUP BY variant_contig",) * 2,
     "vcz_sample_pairs": (
         "SELECT sample1, sample2, kinship, distance FROM vcz_sample_pairs('t') ORDER BY kinship DESC NULLS LAST, 1, 2 LIMIT 10000",
         "SELECT count(*) FROM vcz_sample_pairs('t', 0.0884)",
@@ -79,10 +87,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--devices", default="all")
+    parser.add_argument("--bases", type=int, default=3300)
+    parser.add_argument("--only", nargs="+", choices=QUERIES, default=list(QUERIES))
     arguments = parser.parse_args()
     failed = False
     print(f"{'statement':18} {'host':>9} {'GPU':>9} {'kernels':>9}")
-    for name, (check, timed) in QUERIES.items():
+    edges = [arguments.bases * bin // 10 for bin in range(11)]
+    for name in arguments.only:
+        check, timed = (statement.replace("{bases}", str(arguments.bases)).replace("{edges}", str(edges)) for statement in QUERIES[name])
         answers = {backend: run(arguments, backend, [check], ["-q", "--format", "csv"])[0] for backend in ["host", "gpu"]}
         if answers["host"] != answers["gpu"]:
             print(f"{name}: the answers differ:\n{answers['host']}\n{answers['gpu']}")

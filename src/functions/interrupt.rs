@@ -1,4 +1,4 @@
-//! Lets an aggregate that computes for long use several threads, be stopped, and other tasks run meanwhile.
+//! Lets an aggregate that computes for long use several threads and devices, be stopped, and other tasks run meanwhile.
 //!
 //! DataFusion evaluates an aggregate within one poll of its operator. Nothing outside can end a poll, so long loops ask [`check`] whether
 //! their query still runs. The operator must be polled [`within`](Interrupt::within) an [`Interrupt`], in a task of its own, because the task
@@ -11,6 +11,7 @@ use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::counts::Workers;
+use crate::counts::sites::SiteDevice;
 
 /// Work of this many steps, each of about a nanosecond, gives its thread up; less is not worth the change of threads.
 const LONG: usize = 1 << 24;
@@ -67,6 +68,8 @@ impl Drop for Lease<'_> {
 pub struct Interrupt {
     stop: Arc<AtomicBool>,
     threads: Threads,
+    /// What sums over pairs of sites, beside the host.
+    site_device: Option<Arc<dyn SiteDevice>>,
 }
 
 impl Interrupt {
@@ -75,7 +78,21 @@ impl Interrupt {
         Self {
             stop: Arc::default(),
             threads: threads.clone(),
+            site_device: None,
         }
+    }
+
+    /// The same, where a device may sum over pairs of sites.
+    pub(crate) fn with_site_device(self, site_device: Option<Arc<dyn SiteDevice>>) -> Self {
+        Self {
+            site_device,
+            ..self
+        }
+    }
+
+    /// The device that may sum over pairs of sites.
+    pub(crate) fn site_device(&self) -> Option<&Arc<dyn SiteDevice>> {
+        self.site_device.as_ref()
     }
 
     /// That in which this is called; without one a new one.

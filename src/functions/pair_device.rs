@@ -5,7 +5,8 @@ use std::sync::Arc;
 use datafusion::common::Result;
 
 use crate::counts::pairs::PairDevice;
-use crate::scan::{Backend, VczSettings, count_pairs, pair_device};
+use crate::counts::sites::SiteDevice;
+use crate::scan::{Backend, VczSettings, count_pairs, pair_device, site_device};
 
 /// Bytes of counts over pairs from which on a GPU counts them: those of some 500 copies, or 350 individuals. The host counts those of fewer
 /// in the time in which their rows are copied.
@@ -33,4 +34,14 @@ pub(crate) async fn device_for(
         true => pair_device(settings).await,
         false => Ok(None),
     }
+}
+
+/// The GPUs that sum over pairs of sites, which decide by the number of pairs; `None` for the host.
+///
+/// # Errors
+/// As [`device_for`].
+pub(crate) async fn device_for_sites(
+    settings: &VczSettings,
+) -> Result<Option<Arc<dyn SiteDevice>>> {
+    site_device(settings).await
 }

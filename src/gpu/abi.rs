@@ -430,6 +430,8 @@ macro_rules! plain {
     )*};
 }
 
+pub(super) use plain;
+
 plain!(
     Block: 24, Tile: 88, CountSpec: 64, PlaneSet: 24, GatherSpec: 16, CallFilter: 64, CallTile: 24, MaskedBlock: 64, Frame: 32,
     Segment: 24, Check: 32, PairRows: 48, Gram: 48, PairTile: 8,

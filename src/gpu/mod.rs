@@ -14,6 +14,7 @@
 //! * `error`: why a device, a library or a chunk cannot be used.
 //! * `executor`: the trait that runs batches. `cuda` implements it with contexts, the kernels of `kernels/` and nvCOMP.
 //! * `pairs`: counts over pairs, which devices make of rows of bit-planes for aggregates.
+//! * `sites`: sums over pairs of sites. `site_jobs`: the parts in which a device computes them; `site_abi`: what kernels get.
 //! * `direct`: files that devices read themselves (GPUDirect Storage).
 //! * `cost`: predicts whether a scan is faster on a GPU.
 //!
@@ -41,6 +42,9 @@ pub mod plan;
 mod queue;
 mod queue_state;
 mod serve;
+mod site_abi;
+mod site_jobs;
+mod sites;
 mod slab;
 #[cfg(test)]
 pub(crate) mod software;

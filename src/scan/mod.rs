@@ -73,7 +73,7 @@ pub use calls::genotype_udf::{
 pub use calls::planes::{genotype_planes_type, is_planes_type};
 pub use calls::select_calls::{SelectCalls, is_format_field};
 pub use calls::without_metadata::{without_metadata, without_metadata_udf};
-pub(crate) use chunks::gpu::{count_pairs, pair_device};
+pub(crate) use chunks::gpu::{count_pairs, pair_device, site_device};
 pub use dataset::Dataset;
 pub use durations::parse_duration;
 pub use locate::{Location, RegisteredOnly, locate, locate_by};

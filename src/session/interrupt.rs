@@ -9,13 +9,13 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateOutputMode};
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ReplaceChildrenOptions,
@@ -31,7 +31,8 @@ use super::window_memory::ReserveWindowMemoryExec;
 use crate::functions::interrupt::{Interrupt, Threads, long};
 use crate::functions::scalar::is_slow as is_slow_scalar;
 use crate::functions::table::SamplePairsExec;
-use crate::functions::{compares_pairs, is_slow, value_size};
+use crate::functions::{compares_pairs, compares_sites, device_for_sites, is_slow, value_size};
+use crate::scan::VczSettings;
 
 /// Batches that the task may be ahead of its reader.
 const AHEAD: usize = 1;
@@ -107,6 +108,16 @@ fn of_aggregate(aggregate: &AggregateExec) -> bool {
     })
 }
 
+/// Whether an operator evaluates an aggregate over pairs of sites, which devices can.
+fn sums_over_sites(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let aggregate = node.downcast_ref::<AggregateExec>();
+    aggregate.is_some_and(|aggregate| {
+        let mut calls = aggregate.aggr_expr().iter();
+        aggregate.mode().output_mode() == AggregateOutputMode::Final
+            && calls.any(|call| compares_sites(call.fun()))
+    })
+}
+
 fn has_large_value(call: &AggregateFunctionExpr) -> bool {
     // If there is no size, running the plan returns the error.
     value_size(call).is_ok_and(|bytes| bytes >= LARGE_VALUE)
@@ -129,6 +140,8 @@ pub struct InterruptibleExec {
     runs_window: bool,
     /// Whether a poll may take long although each of its computations is short.
     polls_long: bool,
+    /// Whether it sums over pairs of sites, which devices can.
+    compares_sites: bool,
 }
 
 impl InterruptibleExec {
@@ -137,11 +150,13 @@ impl InterruptibleExec {
         let runs_window =
             input.is::<ReserveWindowMemoryExec>() || calls_of_window(&input).next().is_some();
         let polls_long = runs_window || calls_slow_scalar(&input);
+        let compares_sites = sums_over_sites(&input);
         Self {
             input,
             threads: OnceLock::new(),
             runs_window,
             polls_long,
+            compares_sites,
         }
     }
 }
@@ -173,15 +188,27 @@ impl ExecutionPlan for InterruptibleExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let partitions = context.session_config().target_partitions();
+        let settings = VczSettings::of(context.session_config().options());
         let threads = self.threads.get_or_init(|| Threads::new(partitions));
         let input = self.input.execute(partition, context)?;
         let schema = self.schema();
         let steps = if self.polls_long { usize::MAX } else { 0 };
         let interrupt = Interrupt::new(threads);
         let stops = Stops(interrupt.clone());
+        let settings = self.compares_sites.then_some(settings);
         // The task starts when the first batch is wanted, as the input would.
-        let batches = stream::once(async move { in_own_task(input, interrupt, steps) });
-        let batches = batches.flatten().boxed();
+        let batches = stream::once(async move {
+            let device = match settings {
+                Some(settings) => device_for_sites(&settings).await?,
+                None => None,
+            };
+            Ok::<_, DataFusionError>(in_own_task(
+                input,
+                interrupt.with_site_device(device),
+                steps,
+            ))
+        });
+        let batches = batches.try_flatten().boxed();
         let held = stream::try_unfold((batches, stops), |(mut batches, stops)| async move {
             let batch = batches.try_next().await?;
             Ok(batch.map(|batch| (batch, (batches, stops))))
@@ -219,7 +246,6 @@ mod tests {
 
     use arrow::array::{Int64Array, RecordBatch};
     use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-    use datafusion::common::DataFusionError;
     use datafusion::physical_plan::displayable;
     use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
     use datafusion::prelude::SessionConfig;

@@ -256,6 +256,20 @@ impl Backends {
                 ),
                 true,
             );
+            ask(
+                format!(
+                    "SELECT variant_contig, ld_decay(call_genotype{argument}, variant_position, [0, 10, 100, 1000]),
+                            ld_moments(call_genotype{argument}, variant_position, [0, 300, 301]) FROM t GROUP BY 1 ORDER BY 1"
+                ),
+                false,
+            );
+            ask(
+                format!(
+                    "SELECT variant_contig, genome_bin(variant_position, 500), mean_r2(call_genotype{argument})
+                       FROM t GROUP BY 1, 2 ORDER BY 1, 2"
+                ),
+                false,
+            );
             // Counts over all pairs of many samples have millions of values.
             if !argument.is_empty() || samples.len() <= MOST_COMPARED {
                 ask(

@@ -6,9 +6,11 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -159,6 +161,12 @@ inline void launch(unsigned grid, unsigned threads, std::function<void()> kernel
             thread.x = 0;
         } while (release());
     }
+}
+
+inline long long bits(double x) {
+    long long bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return bits;
 }
 
 }  // namespace emulate

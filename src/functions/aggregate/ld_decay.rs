@@ -18,7 +18,7 @@ use super::site_pair_sums::{
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
 use super::site_sweep::{Merge, in_order};
 use crate::counts::Level;
-use crate::counts::sites::{Copies, SiteRecords};
+use crate::counts::sites::{Copies, PairTotals, SiteRecord, SiteRecords, SiteTerms};
 use crate::functions::numeric::FixedSum;
 use crate::functions::numeric::fixed_sum::FixedSums;
 use crate::functions::numeric::two_sites::{TwoSites, d_prime, falling_4};
@@ -70,6 +70,18 @@ impl Merge for DecaySums {
 }
 
 impl PairSums for DecaySums {
+    const TERMS: SiteTerms = SiteTerms::Decay;
+
+    fn of_device(totals: &PairTotals) -> Self {
+        let [dd, _, pi2] = totals.moments.map(Quotients::of_device);
+        Self {
+            r2: R2Sum::of_device(totals),
+            d_prime: FixedSum(totals.d_prime),
+            dd,
+            pi2,
+        }
+    }
+
     #[inline(always)]
     fn add_complete(&mut self, pairs: &Complete<'_>) {
         self.r2.add_complete(pairs);
@@ -119,6 +131,7 @@ impl PairSums for DecaySums {
 
 impl SitePairValue for LdDecay {
     const NAME: &'static str = NAME;
+    const IS_ON_DEVICE: bool = true;
 
     fn kept(&self) -> Kept {
         Kept::All
@@ -136,26 +149,28 @@ impl SitePairValue for LdDecay {
         let mut means: [Vec<Option<f64>>; 2] = Default::default();
         let mut sums: [Vec<f64>; 2] = Default::default();
         let denominator = falling_4(copies.first as f64);
+        let (mut varying, mut ends, mut pairs) = (vec![], vec![], vec![]);
         for group in groups {
             let all = in_order(group.iter(copies));
-            let pairs = count_pairs(&all, copies, &self.edges, &[[MOMENT_COPIES as usize, 0]])?;
-            let varying: Vec<_> = all.into_iter().filter(|site| site.varies()).collect();
-            let positions: Vec<f64> = varying.iter().map(|site| site.position).collect();
-            let of_bins: Vec<DecaySums> =
-                OnePopulation::sums(&varying, &positions, &self.edges, copies.first, level)?;
-            for (bin, pairs) in of_bins.iter().zip(pairs.iter().flatten()) {
-                // There are fewer than 2^63 pairs.
-                wholes[0].push(*pairs as i64);
-                wholes[1].push(bin.r2.defined as i64);
-                means[0].push(bin.r2.mean());
-                let mean = R2Sum {
-                    sum: bin.d_prime,
-                    ..bin.r2
-                };
-                means[1].push(mean.mean());
-                sums[0].push(bin.dd.total(denominator));
-                sums[1].push(bin.pi2.total(denominator));
-            }
+            let of_group = count_pairs(&all, copies, &self.edges, &[[MOMENT_COPIES as usize, 0]])?;
+            pairs.extend(of_group.into_iter().flatten());
+            varying.extend(all.into_iter().filter(SiteRecord::varies));
+            ends.push(varying.len());
+        }
+        let of_bins: Vec<DecaySums> =
+            OnePopulation::sums(&varying, &ends, &self.edges, copies.first, level)?;
+        for (bin, pairs) in of_bins.iter().zip(pairs) {
+            // There are fewer than 2^63 pairs.
+            wholes[0].push(pairs as i64);
+            wholes[1].push(bin.r2.defined as i64);
+            means[0].push(bin.r2.mean());
+            let mean = R2Sum {
+                sum: bin.d_prime,
+                ..bin.r2
+            };
+            means[1].push(mean.mean());
+            sums[0].push(bin.dd.total(denominator));
+            sums[1].push(bin.pi2.total(denominator));
         }
         let edges = |from: usize| -> ArrayRef {
             let of_group = &self.edges[from..from + bins];

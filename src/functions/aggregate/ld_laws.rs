@@ -2,6 +2,7 @@
 //! bits.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, StructArray};
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type};
@@ -9,10 +10,12 @@ use datafusion::common::ScalarValue;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::harness::{Call, assert_all_ways_agree, assert_ways_of_one_stage_agree, udaf};
+use super::harness::{Call, Deal, assert_all_ways_agree, assert_ways_of_one_stage_agree, udaf};
+use super::plain_sites::PlainSites;
 use super::planes_laws::{Genotypes, genotypes};
 use super::sample_state::Individuals;
 use crate::counts::reference::diploid_alleles;
+use crate::functions::interrupt::Interrupt;
 use crate::functions::numeric::two_populations::{
     Moment, OF_ONE, OF_TWO, denominators, numerators,
 };
@@ -190,6 +193,18 @@ fn other_population(genotypes: &Genotypes) -> Genotypes {
     other
 }
 
+/// A device computes what the host does, in every way.
+fn assert_devices_agree(call: &Call, columns: &[ArrayRef], deal: &Deal) {
+    let value = call.value(columns).unwrap();
+    let device = Arc::new(PlainSites::default());
+    let interrupt = Interrupt::default().with_site_device(Some(Arc::clone(&device) as _));
+    interrupt.within(|| {
+        assert_eq!(call.value(columns).unwrap(), value);
+        assert_ways_of_one_stage_agree(call, columns, deal);
+    });
+    assert!(device.calls.load(Ordering::Relaxed) > 0);
+}
+
 fn check_moments(
     value: &ScalarValue,
     moments: &[Moment],
@@ -233,6 +248,7 @@ proptest! {
             };
             prop_assert!(near(found, mean(&expected)), "{name}: {found:?} {:?}", mean(&expected));
             assert_all_ways_agree(&call, &columns, &deal);
+            assert_devices_agree(&call, &columns, &deal);
         }
     }
 
@@ -260,6 +276,7 @@ proptest! {
             prop_assert!(near(float(&rows, "sum_pi2", bin), Some(sum(TwoSites::pi2))));
         }
         assert_ways_of_one_stage_agree(&call, &columns, &deal);
+        assert_devices_agree(&call, &columns, &deal);
     }
 
     #[test]
@@ -277,6 +294,7 @@ proptest! {
             (enough.len() as i64, terms.sum())
         });
         assert_ways_of_one_stage_agree(&call, &columns, &deal);
+        assert_devices_agree(&call, &columns, &deal);
         // Of two populations; at one position the order of rows is not known, so such pairs are not compared with a reference.
         let other = other_population(&genotypes);
         let distinct: Vec<f64> = (0..positions.len()).map(|row| positions[row] + row as f64).collect();

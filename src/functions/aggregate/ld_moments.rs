@@ -18,7 +18,8 @@ use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
 use super::site_sweep::{Merge, Tiles, clip, in_order, load, merge_all, no_counts, sweep};
 use crate::counts::Level;
 use crate::counts::sites::{
-    Block, Copies, JointCounts, Ranges, SiteRecord, SiteRecords, joint_counts,
+    Block, Copies, JointCounts, PairTotals, Ranges, SiteRecord, SiteRecords, SiteTerms,
+    joint_counts,
 };
 use crate::functions::numeric::two_populations::{
     MOMENTS, Moment, OF_ONE, OF_TWO, denominators, numerators,
@@ -110,6 +111,12 @@ impl<const N: usize> Merge for [Quotients; N] {
 }
 
 impl PairSums for MomentSums {
+    const TERMS: SiteTerms = SiteTerms::Moments;
+
+    fn of_device(totals: &PairTotals) -> Self {
+        Self(totals.moments.map(Quotients::of_device))
+    }
+
     #[inline(always)]
     fn add_complete(&mut self, pairs: &Complete<'_>) {
         if pairs.n < MOMENT_COPIES {
@@ -262,18 +269,41 @@ impl Tiles for TwoPopulations<'_> {
 }
 
 impl LdMoments {
-    /// The sums of each bin.
-    fn sums(&self, sites: &[SiteRecord<'_>], copies: Copies, level: Level) -> Result<Vec<f64>> {
-        let bins = self.edges.len() - 1;
-        let positions: Vec<f64> = sites.iter().map(|site| site.position).collect();
+    /// The sums of each bin of each group.
+    fn sums(
+        &self,
+        sites: &[SiteRecord<'_>],
+        ends: &[usize],
+        copies: Copies,
+        level: Level,
+    ) -> Result<Vec<f64>> {
         let Some(second) = copies.second else {
             let of_bins: Vec<MomentSums> =
-                OnePopulation::sums(sites, &positions, &self.edges, copies.first, level)?;
+                OnePopulation::sums(sites, ends, &self.edges, copies.first, level)?;
             let below = falling_4(copies.first as f64);
             let sums = of_bins.iter().flat_map(|sums| sums.0);
             return Ok(sums.map(|sum| sum.total(below)).collect());
         };
-        let copies = [copies.first, second];
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let mut values = vec![];
+        for (start, end) in starts.zip(ends.iter().copied()) {
+            let sites = sites.get(start..end).unwrap_or_default();
+            values.append(&mut self.sums_of_two(sites, copies.first, second, level)?);
+        }
+        Ok(values)
+    }
+
+    /// The sums of each bin of a group, of two populations.
+    fn sums_of_two(
+        &self,
+        sites: &[SiteRecord<'_>],
+        first: usize,
+        second: usize,
+        level: Level,
+    ) -> Result<Vec<f64>> {
+        let bins = self.edges.len() - 1;
+        let positions: Vec<f64> = sites.iter().map(|site| site.position).collect();
+        let copies = [first, second];
         let start = || TwoPopulations {
             records: sites,
             level,
@@ -302,6 +332,7 @@ impl LdMoments {
 
 impl SitePairValue for LdMoments {
     const NAME: &'static str = NAME;
+    const IS_ON_DEVICE: bool = true;
 
     fn kept(&self) -> Kept {
         Kept::All
@@ -315,7 +346,7 @@ impl SitePairValue for LdMoments {
     ) -> Result<ArrayRef> {
         let (number, bins) = (groups.len(), self.edges.len() - 1);
         let least: Vec<[usize; 2]> = self.moments.iter().map(|moment| moment.least).collect();
-        let (mut counts, mut sums) = (vec![], vec![]);
+        let (mut counts, mut varying, mut ends) = (vec![], vec![], vec![]);
         for group in groups {
             let all = in_order(group.iter(copies));
             let pairs = count_pairs(&all, copies, &self.edges, &least)?;
@@ -323,9 +354,10 @@ impl SitePairValue for LdMoments {
                 // There are fewer than 2^63 pairs.
                 counts.extend(pairs.iter().map(|of_bins| of_bins[bin] as i64));
             }
-            let varying: Vec<_> = all.into_iter().filter(|site| site.varies()).collect();
-            sums.extend(self.sums(&varying, copies, level)?);
+            varying.extend(all.into_iter().filter(SiteRecord::varies));
+            ends.push(varying.len());
         }
+        let sums = self.sums(&varying, &ends, copies, level)?;
         let names: Vec<&str> = self.moments.iter().map(|moment| moment.name).collect();
         long_rows(&self.edges, &names, number, counts, sums)
     }

@@ -10,9 +10,9 @@ use datafusion::logical_expr::Documentation;
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::site_pair_sums::{AT_ONCE, Complete, OnePopulation, PairSums, floats};
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
-use super::site_sweep::{Merge, in_order};
+use super::site_sweep::Merge;
 use crate::counts::Level;
-use crate::counts::sites::{Copies, SiteRecords};
+use crate::counts::sites::{Copies, PairTotals, SiteRecords, SiteTerms};
 use crate::functions::numeric::FixedSum;
 use crate::functions::numeric::fixed_sum::FixedSums;
 use crate::functions::numeric::two_sites::{TwoSites, inverse_spread, r2_term};
@@ -51,6 +51,15 @@ impl Merge for R2Sum {
 }
 
 impl PairSums for R2Sum {
+    const TERMS: SiteTerms = SiteTerms::R2;
+
+    fn of_device(totals: &PairTotals) -> Self {
+        Self {
+            defined: totals.defined,
+            sum: FixedSum(totals.r2),
+        }
+    }
+
     #[inline(always)]
     fn add_complete(&mut self, pairs: &Complete<'_>) {
         self.defined += pairs.x.len() as u64;
@@ -93,6 +102,7 @@ pub(super) fn check_sites(name: &str, sites: usize) -> Result<()> {
 
 impl SitePairValue for MeanR2 {
     const NAME: &'static str = NAME;
+    const IS_ON_DEVICE: bool = true;
 
     fn kept(&self) -> Kept {
         Kept::Segregating
@@ -108,15 +118,15 @@ impl SitePairValue for MeanR2 {
         copies: Copies,
         level: Level,
     ) -> Result<ArrayRef> {
-        let mut values = Vec::with_capacity(groups.len());
+        let (mut sites, mut ends) = (vec![], vec![]);
         for group in groups {
-            let sites = in_order(group.iter(copies));
-            let positions = vec![0.0; sites.len()];
-            let sums: Vec<R2Sum> =
-                OnePopulation::sums(&sites, &positions, &ALL_PAIRS, copies.first, level)?;
-            values.push(sums.first().and_then(|sum| sum.mean()));
+            // In any order: they have no positions.
+            sites.extend(group.iter(copies));
+            ends.push(sites.len());
         }
-        Ok(Arc::new(Float64Array::from(values)))
+        let sums: Vec<R2Sum> = OnePopulation::sums(&sites, &ends, &ALL_PAIRS, copies.first, level)?;
+        let means = sums.into_iter().map(R2Sum::mean);
+        Ok(Arc::new(Float64Array::from_iter(means)))
     }
 }
 

@@ -94,6 +94,8 @@ mod numbers;
 mod pair_feed;
 mod pair_state;
 #[cfg(test)]
+mod plain_sites;
+#[cfg(test)]
 mod planes_laws;
 mod planes_rows;
 mod planes_udaf;
@@ -268,6 +270,12 @@ macro_rules! aggregates_over_planes {
         pub fn compares_pairs(func: &AggregateUDF) -> bool {
             let func = state_of::inner(func).or_else(|| merge_of::inner(func)).unwrap_or(func);
             false$(|| PlanesAggregate::<$definition>::compares_pairs(func))+
+        }
+
+        /// Whether `func`, or the function whose states it merges, sums over pairs of sites, which devices can.
+        pub(crate) fn compares_sites(func: &AggregateUDF) -> bool {
+            let func = merge_of::inner(func).unwrap_or(func);
+            false$(|| PlanesAggregate::<$definition>::compares_sites(func))+
         }
 
         /// Whether a state of `func` with many rows is a matrix of all pairs.

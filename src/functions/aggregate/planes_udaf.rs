@@ -202,6 +202,11 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
         D::Statistic::COMPARES_PAIRS && func.inner().is::<Self>()
     }
 
+    /// Whether `func` is this aggregate and sums over pairs of sites, which devices can.
+    pub(crate) fn compares_sites(func: &AggregateUDF) -> bool {
+        D::Statistic::COMPARES_SITES && func.inner().is::<Self>()
+    }
+
     /// Whether `func` is this aggregate and keeps a matrix of all pairs.
     pub(crate) fn keeps_matrix(func: &AggregateUDF) -> bool {
         D::Statistic::KEEPS_MATRIX && func.inner().is::<Self>()

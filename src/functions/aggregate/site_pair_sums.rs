@@ -8,9 +8,13 @@ use std::ops::Range;
 
 use datafusion::common::Result;
 
+use super::count_errors::counted;
 use super::site_sweep::{Merge, Tiles, clip, load, merge_all, no_counts, sweep};
-use crate::counts::sites::{BLOCK, Block, JointCounts, Ranges, SiteRecord, joint_counts};
+use crate::counts::sites::{
+    BLOCK, Block, JointCounts, PairTotals, Ranges, SitePairs, SiteRecord, SiteTerms, joint_counts,
+};
 use crate::counts::{Job, Lanes, Level};
+use crate::functions::interrupt::{self, Interrupt};
 use crate::functions::numeric::FixedSum;
 use crate::functions::numeric::two_sites::{TwoSites, inverse_spread};
 
@@ -78,6 +82,12 @@ impl Complete<'_> {
 
 /// The sums of one bin.
 pub(super) trait PairSums: Clone + Default + Send + Merge {
+    /// What devices add up for them.
+    const TERMS: SiteTerms;
+
+    /// The sums that a device has computed.
+    fn of_device(totals: &PairTotals) -> Self;
+
     /// Adds a site with each of the others; every site varies.
     fn add_complete(&mut self, pairs: &Complete<'_>);
 
@@ -108,24 +118,43 @@ fn inverses(block: &Block) -> [f64; BLOCK] {
 }
 
 impl<'a, S: PairSums> OnePopulation<'a, S> {
-    /// The sums of each bin over the pairs of sites in the order in which they are compared, which is that of their `positions`.
+    /// The sums of each bin over the pairs of sites within each group, those of one group after the other. The sites of a group are in the
+    /// order in which they are compared, and it ends before `ends`.
     ///
     /// # Errors
-    /// If the query was stopped.
+    /// If the query was stopped, and those of devices.
     pub(super) fn sums(
-        records: &'a [SiteRecord<'a>],
-        positions: &[f64],
+        sites: &'a [SiteRecord<'a>],
+        ends: &[usize],
         edges: &[f64],
         copies: usize,
         level: Level,
     ) -> Result<Vec<S>> {
-        let bins = edges.len().saturating_sub(1);
-        let mut sums = vec![S::default(); bins];
-        let start = || Self::new(records, copies, bins, level);
-        sweep(positions, edges, start, |tiles| {
-            merge_all(&mut sums, &tiles.sums)
-        })?;
-        Ok(sums)
+        let pairs = SitePairs {
+            copies,
+            terms: S::TERMS,
+            sites,
+            ends,
+            edges,
+        };
+        if let Some(device) = Interrupt::current().site_device() {
+            let totals = interrupt::with_workers(|workers| device.pair_sums(&pairs, workers));
+            if let Some(totals) = counted("sums over pairs of sites", totals)? {
+                return Ok(totals.iter().map(S::of_device).collect());
+            }
+        }
+        let mut all = Vec::with_capacity(ends.len() * pairs.bins());
+        for group in pairs.groups() {
+            let records = sites.get(group).unwrap_or_default();
+            let positions: Vec<f64> = records.iter().map(|site| site.position).collect();
+            let mut sums = vec![S::default(); pairs.bins()];
+            let start = || Self::new(records, copies, pairs.bins(), level);
+            sweep(&positions, edges, start, |tiles| {
+                merge_all(&mut sums, &tiles.sums)
+            })?;
+            all.append(&mut sums);
+        }
+        Ok(all)
     }
 
     fn new(records: &'a [SiteRecord<'a>], copies: usize, bins: usize, level: Level) -> Self {
@@ -259,6 +288,14 @@ impl Quotients {
     pub(super) fn merge(&mut self, other: &Self) {
         self.whole += other.whole;
         self.others.merge(other.others);
+    }
+
+    /// The sums of a moment that a device has computed.
+    pub(super) fn of_device([whole, others]: [i128; 2]) -> Self {
+        Self {
+            whole,
+            others: FixedSum(others),
+        }
     }
 
     /// The sum; 0 over nothing.

@@ -41,6 +41,8 @@ pub(crate) enum Kept {
 pub(crate) trait SitePairValue: Debug + Send + Sync + 'static {
     /// The function's SQL name.
     const NAME: &'static str;
+    /// Whether devices compute it.
+    const IS_ON_DEVICE: bool = false;
 
     /// Which sites are kept.
     fn kept(&self) -> Kept;
@@ -240,6 +242,7 @@ impl<V: SitePairValue> Statistic for SitePairsOf<V> {
     type Input<'a> = SitePairInput<'a>;
     type Saved<'a> = PlanesRows<'a>;
     const COMPARES_PAIRS: bool = true;
+    const COMPARES_SITES: bool = V::IS_ON_DEVICE;
 
     fn state_columns() -> Vec<(String, DataType)> {
         vec![("sites".to_string(), list_type(DataType::UInt64))]

@@ -173,7 +173,8 @@ pub(super) fn no_counts() -> Box<JointCounts> {
 pub(super) fn in_order<'a>(records: impl Iterator<Item = SiteRecord<'a>>) -> Vec<SiteRecord<'a>> {
     let mut records: Vec<SiteRecord<'a>> = records.collect();
     let key = |record: &SiteRecord<'a>| (record.position, record.words);
-    records.sort_unstable_by(|a, b| {
+    // States of partitions are runs in order, which this sort merges.
+    records.sort_by(|a, b| {
         let ((a, words), (b, others)) = (key(a), key(b));
         a.total_cmp(&b).then_with(|| words.cmp(others))
     });

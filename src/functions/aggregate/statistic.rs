@@ -44,6 +44,8 @@ pub(crate) trait Statistic: Debug + Send + Sync + 'static {
     /// Whether it compares all pairs of something, so that it may compute for long. It must then call
     /// [`check`](crate::functions::interrupt::check) meanwhile.
     const COMPARES_PAIRS: bool = false;
+    /// Whether it sums over pairs of sites, which devices can.
+    const COMPARES_SITES: bool = false;
     /// Whether a state of many rows is a matrix of all pairs of individuals or copies, however many partitions have one.
     const KEEPS_MATRIX: bool = false;
 

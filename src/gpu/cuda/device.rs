@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, DriverError};
 
-use super::kernels::{Kernels, PairKernels};
+use super::kernels::{Kernels, PairKernels, SiteKernels};
 use super::libraries;
 use crate::gpu::error::GpuError;
 
@@ -23,6 +23,7 @@ pub struct CudaDevice {
     pub(super) context: Arc<CudaContext>,
     pub(super) kernels: Kernels,
     pair_kernels: OnceLock<Result<PairKernels, GpuError>>,
+    site_kernels: OnceLock<Result<SiteKernels, GpuError>>,
 }
 
 /// Loads and initialises the driver. Returns the number of devices, at least one.
@@ -62,6 +63,7 @@ impl CudaDevice {
             context,
             kernels,
             pair_kernels: OnceLock::new(),
+            site_kernels: OnceLock::new(),
         })
     }
 
@@ -70,16 +72,32 @@ impl CudaDevice {
     /// # Errors
     /// The reason why they cannot be used.
     pub(super) fn pair_kernels(&self) -> Result<&PairKernels, GpuError> {
+        self.loaded(&self.pair_kernels, PairKernels::load)
+    }
+
+    /// The kernels that sum over pairs of sites, loaded on first use.
+    ///
+    /// # Errors
+    /// The reason why they cannot be used.
+    pub(super) fn site_kernels(&self) -> Result<&SiteKernels, GpuError> {
+        self.loaded(&self.site_kernels, SiteKernels::load)
+    }
+
+    /// Kernels that `load` loads for a compute capability, on first use.
+    fn loaded<'a, K>(
+        &self,
+        kernels: &'a OnceLock<Result<K, GpuError>>,
+        load: impl Fn(i32, i32) -> Result<K, GpuError>,
+    ) -> Result<&'a K, GpuError> {
         self.bind()?;
-        let load = || {
+        let kernels = kernels.get_or_init(|| {
             let failed = |error: String| format!("GPU {}: {error}", self.ordinal);
             let (major, minor) = self
                 .context
                 .compute_capability()
                 .map_err(|error| failed(error.to_string()))?;
-            PairKernels::load(major, minor).map_err(|error| failed(error.to_string()).into())
-        };
-        let kernels = self.pair_kernels.get_or_init(load);
+            load(major, minor).map_err(|error| failed(error.to_string()).into())
+        });
         kernels.as_ref().map_err(Clone::clone)
     }
 

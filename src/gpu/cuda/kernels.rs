@@ -66,6 +66,9 @@ const PAIR_SOURCES: [(&str, &str); 3] = [
     ),
 ];
 
+/// The source of [`SiteKernels`], and its file name.
+const SITES_SOURCE: (&str, &str) = ("sites.cu", include_str!("../../../kernels/sites.cu"));
+
 /// The kernels that count pairs, loaded into a context when they are first used.
 #[derive(Debug)]
 pub struct PairKernels {
@@ -77,8 +80,10 @@ pub struct PairKernels {
     pub gram: sys::CUfunction,
     /// Adds up weighted products of dosages.
     pub weighted: sys::CUfunction,
-    /// These two, faster, on compute capability 9.0.
-    pub hopper: Option<[sys::CUfunction; 2]>,
+    /// Counts pairs of sites.
+    pub site_counts: sys::CUfunction,
+    /// These three, faster, on compute capability 9.0.
+    pub hopper: Option<[sys::CUfunction; 3]>,
 }
 
 // SAFETY: these are handles; the driver's functions may be called from any thread.
@@ -94,18 +99,18 @@ impl PairKernels {
     pub fn load(major: i32, minor: i32) -> Result<Self, GpuError> {
         let arch = format!("sm_{major}{minor}");
         let [units, gram, hopper] = PAIR_SOURCES;
-        let load = |(file, source): (&str, &str), arch: &str, names: [&str; 2]| {
-            let module = module(file, source, arch)?;
-            let [one, other] = names.map(|name| function(module, file, name));
-            Ok::<_, GpuError>([one?, other?])
-        };
         let on_hopper = || {
             // What they use is of this device alone, which the "a" says.
-            let names = ["vcz_gram_hopper", "vcz_gram_weighted_hopper"];
-            let [gram, weighted] = load(hopper, "sm_90a", names)?;
+            let names = [
+                "vcz_gram_hopper",
+                "vcz_gram_weighted_hopper",
+                "vcz_site_counts_hopper",
+            ];
+            let [gram, weighted, site_counts] = functions(hopper, "sm_90a", names)?;
             with_shared(gram, abi::HOPPER_SHARED)?;
             with_shared(weighted, abi::WEIGHTED_SHARED)?;
-            Ok::<_, GpuError>([gram, weighted])
+            with_shared(site_counts, abi::HOPPER_SHARED)?;
+            Ok::<_, GpuError>([gram, weighted, site_counts])
         };
         let hopper = match (major, minor) {
             (9, 0) => match on_hopper() {
@@ -117,14 +122,66 @@ impl PairKernels {
             },
             _ => None,
         };
-        let [units, unit_sums] = load(units, &arch, ["vcz_pair_units", "vcz_unit_sums"])?;
-        let [gram, weighted] = load(gram, &arch, ["vcz_gram", "vcz_gram_weighted"])?;
+        let [units, unit_sums] = functions(units, &arch, ["vcz_pair_units", "vcz_unit_sums"])?;
+        let names = ["vcz_gram", "vcz_gram_weighted", "vcz_site_counts"];
+        let [gram, weighted, site_counts] = functions(gram, &arch, names)?;
         Ok(Self {
             units,
             unit_sums,
             gram,
             weighted,
+            site_counts,
             hopper,
+        })
+    }
+}
+
+/// The kernels that sum over pairs of sites, loaded into a context when they are first used.
+#[derive(Debug)]
+pub struct SiteKernels {
+    /// Finds the bounds of bins.
+    pub bounds: sys::CUfunction,
+    /// For each of [`SiteTerms`](crate::counts::sites::SiteTerms), the sums if no call is missing, and if some are.
+    pub sums: [[sys::CUfunction; 2]; 3],
+}
+
+// SAFETY: as `PairKernels`.
+unsafe impl Send for SiteKernels {}
+// SAFETY: as above.
+unsafe impl Sync for SiteKernels {}
+
+impl SiteKernels {
+    /// Loads the kernels for a device of compute capability `major.minor` into the current context.
+    ///
+    /// # Errors
+    /// As [`Kernels::load`].
+    pub fn load(major: i32, minor: i32) -> Result<Self, GpuError> {
+        let names = [
+            "vcz_site_bounds",
+            "vcz_site_r2",
+            "vcz_site_r2_missing",
+            "vcz_site_decay",
+            "vcz_site_decay_missing",
+            "vcz_site_moments",
+            "vcz_site_moments_missing",
+        ];
+        let arch = format!("sm_{major}{minor}");
+        let [
+            bounds,
+            r2,
+            r2_missing,
+            decay,
+            decay_missing,
+            moments,
+            moments_missing,
+        ] = functions(SITES_SOURCE, &arch, names)?;
+        Ok(Self {
+            bounds,
+            sums: [
+                [r2, r2_missing],
+                [decay, decay_missing],
+                [moments, moments_missing],
+            ],
         })
     }
 }
@@ -209,6 +266,20 @@ fn with_shared(kernel: sys::CUfunction, bytes: u32) -> Result<(), GpuError> {
 
 fn missing(file: &str, name: &str) -> String {
     format!("{file} has no kernel {name}")
+}
+
+/// The kernels of these names of a source.
+fn functions<const N: usize>(
+    (file, source): (&str, &str),
+    arch: &str,
+    names: [&str; N],
+) -> Result<[sys::CUfunction; N], GpuError> {
+    let module = module(file, source, arch)?;
+    let mut found = [std::ptr::null_mut(); N];
+    for (found, name) in found.iter_mut().zip(names) {
+        *found = function(module, file, name)?;
+    }
+    Ok(found)
 }
 
 /// A kernel of a module.
@@ -317,6 +388,7 @@ unsafe fn cubin(program: nvrtc_sys::nvrtcProgram) -> Result<Vec<u8>, nvrtc::Nvrt
 mod tests {
     use super::*;
     use crate::counts::pairs::Units;
+    use crate::gpu::site_abi;
 
     /// Constants that launches share with the header.
     #[test]
@@ -348,6 +420,8 @@ mod tests {
             format!("#define VCZ_SUM_STEPS {}", abi::SUM_STEPS),
             format!("#define VCZ_NO_ROW {:#x}u", abi::NO_ROW),
             format!("#define VCZ_UNITS_DIPLOID_BLOCKS {}", abi::DIPLOID_BLOCKS),
+            format!("#define VCZ_MOST_COPIES {}", site_abi::MOST_COPIES),
+            format!("#define VCZ_SITE_SUMS {}", site_abi::SITE_SUMS),
             format!("#define VCZ_UNITS_COPIES {}", Units::Copies as u32),
             format!(
                 "#define VCZ_UNITS_COPIES_CALLED {}",
@@ -359,7 +433,7 @@ mod tests {
                 Units::DiploidsCalled as u32
             ),
         ] {
-            let sources = HEADERS.iter().chain(&PAIR_SOURCES);
+            let sources = HEADERS.iter().chain(&PAIR_SOURCES).chain([&SITES_SOURCE]);
             let mut lines = sources.flat_map(|(_, source)| source.lines());
             assert!(lines.any(|found| found == line), "{line}");
         }
@@ -367,7 +441,11 @@ mod tests {
 
     #[test]
     fn sources_include_their_headers() {
-        for (name, source) in KERNEL_SOURCES.into_iter().chain(PAIR_SOURCES) {
+        for (name, source) in KERNEL_SOURCES
+            .into_iter()
+            .chain(PAIR_SOURCES)
+            .chain([SITES_SOURCE])
+        {
             let whole = with_headers(source);
             assert!(!whole.contains("#include"), "{name}");
             let asked = |header: &str| source.contains(&format!("#include \"{header}\""));

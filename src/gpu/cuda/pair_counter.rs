@@ -213,7 +213,7 @@ impl Counting {
         // SAFETY: the counts and tiles are those of the layout, and there are units of so many steps.
         unsafe {
             match kernels.hopper {
-                Some([kernel, _]) => {
+                Some([kernel, _, _]) => {
                     let (threads, shared) = (abi::HOPPER_THREADS, abi::HOPPER_SHARED);
                     let blocks = jobs.min(blocks);
                     self.stream.launch(kernel, blocks, threads, shared, &gram)

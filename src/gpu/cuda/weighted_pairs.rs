@@ -291,7 +291,7 @@ impl Summing {
             // SAFETY: as above.
             unsafe {
                 match kernels.hopper {
-                    Some([_, kernel]) => {
+                    Some([_, kernel, _]) => {
                         let (threads, shared) = (abi::WEIGHTED_THREADS, abi::WEIGHTED_SHARED);
                         let blocks = jobs.min(blocks);
                         self.stream.launch(kernel, blocks, threads, shared, &job)

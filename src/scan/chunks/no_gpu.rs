@@ -10,6 +10,7 @@ use super::open::{ChunkRequest, ReadContext};
 use super::prefetch::Prefetch;
 use crate::codec::CodecChain;
 use crate::counts::pairs::PairDevice;
+use crate::counts::sites::SiteDevice;
 use crate::scan::calls::filters::CallFilters;
 use crate::scan::dataset::Dataset;
 use crate::scan::options::{Backend, VczSettings};
@@ -61,6 +62,15 @@ pub async fn pair_device(settings: &VczSettings) -> Result<Option<Arc<dyn PairDe
     if settings.backend == Backend::Gpu {
         Gpus::open(settings).await?;
     }
+    Ok(None)
+}
+
+/// None, as there is no device.
+///
+/// # Errors
+/// If one is required.
+pub async fn site_device(settings: &VczSettings) -> Result<Option<Arc<dyn SiteDevice>>> {
+    pair_device(settings).await?;
     Ok(None)
 }
 

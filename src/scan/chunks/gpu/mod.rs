@@ -13,5 +13,5 @@ mod submit;
 
 pub use choose::choose;
 pub use device::{Gpus, can_filter, of_array, wait_for_status, warm_up};
-pub use pairs::{count_pairs, pair_device};
+pub use pairs::{count_pairs, pair_device, site_device};
 pub use reader::open;
