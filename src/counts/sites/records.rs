@@ -1,5 +1,7 @@
 //! [`SiteRecords`]: sites that are kept, one after the other, each with its position and the planes that have anything to say.
 
+use arrow::buffer::ScalarBuffer;
+
 use crate::counts::gathered::plane_words;
 
 use super::bits::{SiteBits, ones};
@@ -121,9 +123,15 @@ fn first(words: &[u64], copies: Copies) -> Option<(SiteRecord<'_>, &[u64])> {
     Some((view, others))
 }
 
-/// Sites in the order in which they were added.
+/// Records of so many words are not copied when they are merged.
+const SHARED_WORDS: usize = 1 << 16;
+
+/// Sites that are kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SiteRecords {
+    /// Whole records that were merged, which others may hold, too.
+    shared: Vec<ScalarBuffer<u64>>,
+    /// Records in the order in which they were added.
     words: Vec<u64>,
     /// Words of records that were removed from the front.
     removed: usize,
@@ -137,9 +145,9 @@ impl SiteRecords {
         self.rows += 1;
     }
 
-    /// Adds the records of `words`, as [`words`](Self::words) gives them; `false` if they are not of these copies.
-    pub(crate) fn extend(&mut self, words: &[u64], copies: Copies) -> bool {
-        let (mut rest, mut rows) = (words, 0);
+    /// Adds the records of `words`, as [`parts`](Self::parts) gives them; `false` if they are not of these copies.
+    pub(crate) fn extend(&mut self, words: ScalarBuffer<u64>, copies: Copies) -> bool {
+        let (mut rest, mut rows) = (words.as_ref(), 0);
         while !rest.is_empty() {
             match first(rest, copies) {
                 Some((_, others)) => rest = others,
@@ -147,16 +155,20 @@ impl SiteRecords {
             }
             rows += 1;
         }
-        self.words.extend_from_slice(words);
+        match words.len() < SHARED_WORDS {
+            true => self.words.extend_from_slice(&words),
+            false => self.shared.push(words),
+        }
         self.rows += rows;
         true
     }
 
-    /// Removes the first site; `false` if it is another one.
+    /// Removes the first site; `false` if it is another one. Of records that were merged, none is the first.
     pub(crate) fn remove_first(&mut self, position: f64, bits: &[SiteBits]) -> bool {
         let mut wanted = vec![];
         push(&mut wanted, position, bits);
-        if self.rows == 0 || !self.words().starts_with(&wanted) {
+        let words = self.words.get(self.removed..).unwrap_or_default();
+        if self.rows == 0 || !self.shared.is_empty() || !words.starts_with(&wanted) {
             return false;
         }
         self.rows -= 1;
@@ -173,23 +185,32 @@ impl SiteRecords {
         self.rows
     }
 
-    /// The words of all records.
-    pub(crate) fn words(&self) -> &[u64] {
-        self.words.get(self.removed..).unwrap_or_default()
+    /// The words of all records, in parts of whole records.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &[u64]> {
+        let words = self.words.get(self.removed..).unwrap_or_default();
+        let shared = self.shared.iter().map(|words| words.as_ref());
+        shared.chain([words])
     }
 
-    /// The records.
+    /// The records. Those that were added or merged together follow each other, and of these those with the first position come first.
     pub(crate) fn iter(&self, copies: Copies) -> impl Iterator<Item = SiteRecord<'_>> {
-        let mut rest = self.words();
-        std::iter::from_fn(move || {
-            let (record, others) = first(rest, copies)?;
-            rest = others;
-            Some(record)
+        let mut parts: Vec<&[u64]> = self.parts().filter(|part| !part.is_empty()).collect();
+        let position = |part: &&[u64]| part.first().map_or(0.0, |bits| f64::from_bits(*bits));
+        parts.sort_by(|one, other| position(one).total_cmp(&position(other)));
+        parts.into_iter().flat_map(move |part| {
+            let mut rest = part;
+            std::iter::from_fn(move || {
+                let (record, others) = first(rest, copies)?;
+                rest = others;
+                Some(record)
+            })
         })
     }
 
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.words.capacity() * size_of::<u64>()
+        let shared = self.shared.iter().map(|words| words.len());
+        let words = shared.fold(self.words.capacity(), usize::saturating_add);
+        words * size_of::<u64>() + self.shared.capacity() * size_of::<ScalarBuffer<u64>>()
     }
 }

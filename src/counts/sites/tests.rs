@@ -1,5 +1,6 @@
 //! Kernels over pairs of sites agree with counting bit by bit, on every instruction set.
 
+use arrow::buffer::ScalarBuffer;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -119,7 +120,8 @@ proptest! {
             records.push(at as f64, bits);
         }
         let mut read = SiteRecords::default();
-        prop_assert!(read.extend(records.words(), of));
+        let words: Vec<u64> = records.parts().flatten().copied().collect();
+        prop_assert!(read.extend(words.clone().into(), of));
         prop_assert_eq!(read.iter(of).count(), rows.len());
         for (at, (record, bits)) in read.iter(of).zip(&all).enumerate() {
             prop_assert_eq!(record.position, at as f64);
@@ -130,11 +132,11 @@ proptest! {
                 }
             }
         }
-        prop_assert!(!SiteRecords::default().extend(&[0, 1 << 9], of));
-        prop_assert!(!SiteRecords::default().extend(&[0], of));
-        let words = records.words();
+        prop_assert!(!SiteRecords::default().extend(vec![0, 1 << 9].into(), of));
+        prop_assert!(!SiteRecords::default().extend(vec![0].into(), of));
         if words.len() > 2 {
-            prop_assert!(!SiteRecords::default().extend(&words[..words.len() - 1], of) || words[words.len() - 1] == 0);
+            let cut = words[..words.len() - 1].to_vec();
+            prop_assert!(!SiteRecords::default().extend(cut.into(), of) || words[words.len() - 1] == 0);
         }
         for (at, bits) in all.iter().enumerate() {
             prop_assert!(!read.remove_first(-1.0, bits));
@@ -142,6 +144,37 @@ proptest! {
         }
         prop_assert_eq!(read.len(), 0);
     }
+}
+
+/// Many words are not copied, and are in the place that their first position gives them.
+#[test]
+fn large_records_are_shared() {
+    let copies = 33_000;
+    let of = Copies {
+        first: copies,
+        second: None,
+    };
+    let row: Vec<i64> = (0..copies as i64).map(|copy| copy % 2).collect();
+    let bits = [bits(&row)];
+    let some = |positions: std::ops::Range<usize>| {
+        let mut records = SiteRecords::default();
+        positions.for_each(|at| records.push(at as f64, &bits));
+        records
+    };
+    let words: Vec<u64> = some(300..500).parts().flatten().copied().collect();
+    let merged = ScalarBuffer::from(words);
+    let mut records = some(700..900);
+    assert!(records.extend(merged.clone(), of));
+    let first = some(0..3);
+    assert!(records.extend(first.parts().next().unwrap().to_vec().into(), of));
+    assert!(records.parts().any(|part| part.as_ptr() == merged.as_ptr()));
+    let positions: Vec<f64> = records.iter(of).map(|site| site.position).collect();
+    let expected = (300..500).chain(700..900).chain(0..3);
+    assert_eq!(positions, expected.map(f64::from).collect::<Vec<_>>());
+    assert_eq!(records.len(), positions.len());
+    assert!(!records.remove_first(700.0, &bits));
+    let words: usize = records.parts().map(<[u64]>::len).sum();
+    assert!(records.heap_bytes() >= words * size_of::<u64>());
 }
 
 #[test]

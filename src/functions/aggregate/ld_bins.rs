@@ -6,11 +6,14 @@
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, ScalarValue, exec_err};
+use parking_lot::Mutex;
 
 use super::site_sweep::Bounds;
 use crate::counts::sites::{Copies, SiteRecord};
 use crate::functions::interrupt;
 
+/// Sites whose pairs a thread counts at a time.
+const PART: usize = 1 << 14;
 /// The most bounds of bins.
 const MOST_EDGES: usize = 1000;
 /// The syntax of the arguments after the populations.
@@ -95,15 +98,27 @@ pub(super) fn count_pairs(
         .zip(&good)
         .filter_map(|(site, good)| good.then_some(site.position))
         .collect();
-    let mut counts = vec![0u64; bins];
-    let mut bounds = Bounds::new(&of_good, edges);
-    for site in 0..of_good.len() {
-        let bounds = bounds.of(site);
-        let starts = bounds.iter().zip(bounds.iter().skip(1));
-        for (count, (start, end)) in counts.iter_mut().zip(starts) {
-            *count += (end - start) as u64;
-        }
-    }
+    let counts = Mutex::new(vec![0u64; bins]);
+    let counted = interrupt::with_workers(|workers| {
+        let parts = (0..of_good.len()).step_by(PART);
+        workers.each(parts, |begin| {
+            let mut of_part = vec![0u64; bins];
+            let mut bounds = Bounds::new(&of_good, edges);
+            for site in begin..of_good.len().min(begin + PART) {
+                let bounds = bounds.of(site);
+                let starts = bounds.iter().zip(bounds.iter().skip(1));
+                for (count, (start, end)) in of_part.iter_mut().zip(starts) {
+                    *count += (end - start) as u64;
+                }
+            }
+            for (count, of_part) in counts.lock().iter_mut().zip(of_part) {
+                *count += of_part;
+            }
+            Ok(())
+        })
+    });
+    counted.map_err(|_| interrupt::stopped())?;
+    let counts = counts.into_inner();
     let mut all = vec![counts; least.len()];
     for (at, site) in sites.iter().enumerate().filter(|(at, _)| !good[*at]) {
         interrupt::check()?;

@@ -151,10 +151,14 @@ impl SitePairValue for LdDecay {
         let denominator = falling_4(copies.first as f64);
         let (mut varying, mut ends, mut pairs) = (vec![], vec![], vec![]);
         for group in groups {
-            let all = in_order(group.iter(copies));
+            let mut all = in_order(group.iter(copies));
             let of_group = count_pairs(&all, copies, &self.edges, &[[MOMENT_COPIES as usize, 0]])?;
             pairs.extend(of_group.into_iter().flatten());
-            varying.extend(all.into_iter().filter(SiteRecord::varies));
+            all.retain(SiteRecord::varies);
+            match varying.is_empty() {
+                true => varying = all,
+                false => varying.append(&mut all),
+            }
             ends.push(varying.len());
         }
         let of_bins: Vec<DecaySums> =

@@ -348,13 +348,17 @@ impl SitePairValue for LdMoments {
         let least: Vec<[usize; 2]> = self.moments.iter().map(|moment| moment.least).collect();
         let (mut counts, mut varying, mut ends) = (vec![], vec![], vec![]);
         for group in groups {
-            let all = in_order(group.iter(copies));
+            let mut all = in_order(group.iter(copies));
             let pairs = count_pairs(&all, copies, &self.edges, &least)?;
             for bin in 0..bins {
                 // There are fewer than 2^63 pairs.
                 counts.extend(pairs.iter().map(|of_bins| of_bins[bin] as i64));
             }
-            varying.extend(all.into_iter().filter(SiteRecord::varies));
+            all.retain(SiteRecord::varies);
+            match varying.is_empty() {
+                true => varying = all,
+                false => varying.append(&mut all),
+            }
             ends.push(varying.len());
         }
         let sums = self.sums(&varying, &ends, copies, level)?;

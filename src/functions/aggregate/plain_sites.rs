@@ -17,7 +17,9 @@ pub(super) struct PlainSites {
 
 /// Counts of the copies called at both sites.
 fn two_sites(one: &SiteRecord<'_>, two: &SiteRecord<'_>, copies: usize) -> TwoSites<i128> {
-    let bit = |words: Option<&[u64]>, copy: usize| words.map(|words| words[copy / 64] >> (copy % 64) & 1 == 1);
+    let bit = |words: Option<&[u64]>, copy: usize| {
+        words.map(|words| words[copy / 64] >> (copy % 64) & 1 == 1)
+    };
     let mut sites = TwoSites {
         n: 0,
         a: 0,

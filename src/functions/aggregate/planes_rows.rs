@@ -1,5 +1,6 @@
 //! Bit-planes of genotypes as arguments and in saved states: rows of words, viewed in a list column.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, ListArray, PrimitiveArray};
@@ -13,7 +14,7 @@ use crate::counts::gathered::PlanesRow;
 /// A list column of numbers, viewed.
 pub(crate) struct Lists<'a, T: ArrowPrimitiveType> {
     list: &'a ListArray,
-    values: &'a [T::Native],
+    values: &'a ScalarBuffer<T::Native>,
 }
 
 impl<'a, T: ArrowPrimitiveType> Lists<'a, T> {
@@ -38,14 +39,26 @@ impl<'a, T: ArrowPrimitiveType> Lists<'a, T> {
     /// The numbers of a row; none where it is NULL.
     #[inline]
     pub(crate) fn row(&self, row: usize) -> &'a [T::Native] {
+        self.values.get(self.range(row)).unwrap_or_default()
+    }
+
+    /// The same without copying them.
+    pub(crate) fn shared_row(&self, row: usize) -> ScalarBuffer<T::Native> {
+        let range = self.range(row);
+        match self.values.get(range.clone()) {
+            Some(_) => self.values.slice(range.start, range.len()),
+            None => ScalarBuffer::default(),
+        }
+    }
+
+    /// Where the numbers of a row are.
+    #[inline]
+    fn range(&self, row: usize) -> Range<usize> {
         let offsets = self.list.value_offsets();
         match offsets.get(row..row + 2) {
-            // Offsets of lists are not negative and never decrease.
-            Some(&[start, end]) if self.list.is_valid(row) => self
-                .values
-                .get(start as usize..end as usize)
-                .unwrap_or_default(),
-            _ => &[],
+            // Offsets of lists are not negative, never decrease, and end among the values.
+            Some(&[start, end]) if self.list.is_valid(row) => start as usize..end as usize,
+            _ => 0..0,
         }
     }
 }
@@ -91,11 +104,16 @@ pub(crate) fn lists<T: ArrowPrimitiveType>(
     number: DataType,
     rows: impl ExactSizeIterator<Item = Vec<T::Native>>,
 ) -> Result<ArrayRef> {
+    let append = |values: &mut Vec<T::Native>, row: Vec<T::Native>| match values.is_empty() {
+        // One row is not copied.
+        true => *values = row,
+        false => values.extend_from_slice(&row),
+    };
     let mut offsets = Vec::with_capacity(rows.len() + 1);
     offsets.push(0i32);
     let mut values: Vec<T::Native> = vec![];
     for row in rows {
-        values.extend_from_slice(&row);
+        append(&mut values, row);
         let end = i32::try_from(values.len()).map_err(|_| {
             exec_datafusion_err!(
                 "the states of a batch of groups have more than 2^31 numbers; lower datafusion.execution.batch_size"

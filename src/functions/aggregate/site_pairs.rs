@@ -7,6 +7,7 @@
 use std::fmt::Debug;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringViewArray};
+use arrow::buffer::ScalarBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
 use datafusion::common::{Result, exec_err, internal_err};
@@ -197,7 +198,9 @@ impl<V: SitePairValue> SitePairsOf<V> {
     fn save_state(&self, state: &SitePairState) -> Vec<u64> {
         let contig = state.contig.as_deref();
         let mut words = self.header(contig);
-        words.extend_from_slice(state.sites.words());
+        let parts = || state.sites.parts();
+        words.reserve_exact(parts().map(<[u64]>::len).sum());
+        parts().for_each(|part| words.extend_from_slice(part));
         words
     }
 
@@ -217,8 +220,8 @@ impl<V: SitePairValue> SitePairsOf<V> {
     }
 
     /// Adds a saved state; `None` if it is none of this statistic's.
-    fn load(&self, words: &[u64], state: &mut SitePairState) -> Option<Result<()>> {
-        let mut words = Words(words);
+    fn load(&self, saved: &ScalarBuffer<u64>, state: &mut SitePairState) -> Option<Result<()>> {
+        let mut words = Words(saved);
         let header = words.take(HEADER)?;
         let length = usize::try_from(*header.last()?).ok()?;
         let text = words.take(length.div_ceil(8))?;
@@ -233,7 +236,8 @@ impl<V: SitePairValue> SitePairsOf<V> {
         {
             return Some(Err(error));
         }
-        state.sites.extend(words.0, self.copies).then_some(Ok(()))
+        let records = saved.slice(saved.len() - words.0.len(), words.0.len());
+        state.sites.extend(records, self.copies).then_some(Ok(()))
     }
 }
 
@@ -313,11 +317,11 @@ impl<V: SitePairValue> Statistic for SitePairsOf<V> {
     }
 
     fn merge(&self, state: &mut SitePairState, saved: &PlanesRows<'_>, row: usize) -> Result<()> {
-        let words = saved.row(row);
+        let words = saved.shared_row(row);
         if words.is_empty() {
             return Ok(());
         }
-        match self.load(words, state) {
+        match self.load(&words, state) {
             Some(loaded) => loaded?,
             None => {
                 return internal_err!(

@@ -172,12 +172,14 @@ pub(super) fn no_counts() -> Box<JointCounts> {
 /// order of its rows.
 pub(super) fn in_order<'a>(records: impl Iterator<Item = SiteRecord<'a>>) -> Vec<SiteRecord<'a>> {
     let mut records: Vec<SiteRecord<'a>> = records.collect();
-    let key = |record: &SiteRecord<'a>| (record.position, record.words);
-    // States of partitions are runs in order, which this sort merges.
-    records.sort_by(|a, b| {
-        let ((a, words), (b, others)) = (key(a), key(b));
-        a.total_cmp(&b).then_with(|| words.cmp(others))
-    });
+    let order = |one: &SiteRecord<'a>, other: &SiteRecord<'a>| {
+        let positions = one.position.total_cmp(&other.position);
+        positions.then_with(|| one.words.cmp(other.words))
+    };
+    if !records.is_sorted_by(|one, other| order(one, other).is_le()) {
+        // What partitions have is in order for the most part, which this sort makes use of.
+        records.sort_by(order);
+    }
     records
 }
 

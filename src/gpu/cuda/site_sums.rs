@@ -437,7 +437,7 @@ mod tests {
                 }
                 for copy in 0..2 * abi::STEP_ROWS {
                     let (step, word) = (copy / abi::STEP_ROWS, copy % abi::STEP_ROWS / 32);
-                    let place = (word / 4 ^ number % 8) * 4 + word % 4;
+                    let place = ((word / 4) ^ (number % 8)) * 4 + word % 4;
                     let words: &[u32] = bytemuck::cast_slice(&of_steps[step]);
                     let found = words[place] >> (copy % 32) & 1 == 1;
                     let expected = match plane {
