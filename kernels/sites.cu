@@ -205,13 +205,79 @@ VCZ_DEVICE void vcz_flush_sums(VczLaneSums& from, u64* to, u32 copies) {
     }
 }
 
+// Rows of a tile whose pairs are added up together, so that loads are on their way at the same time.
+#define VCZ_ROWS_AT_ONCE 4
+
+// Pairs of a bin in some rows of a tile.
+struct VczBinRows {
+    u32 index;           // of the tile
+    u32 first_row;       // of the warp in the tile
+    u32 at, end;         // rows of the warp
+    u32 from, to;        // of a lane's row, the columns of the bin
+};
+
+// Adds up the pairs of the rows from `of.at` on, at most VCZ_ROWS_AT_ONCE.
+template <u32 TERMS, bool MISSING>
+VCZ_DEVICE void vcz_add_rows(const VczSitePairs& job, VczPairTile tile, const VczBinRows& of, VczLaneSums& sums) {
+    const u32* const alternates = (const u32*)job.alternates;
+    const double* const inverses = (const double*)job.inverses;
+    const u16* counts[VCZ_ROWS_AT_ONCE];
+    u32 from[VCZ_ROWS_AT_ONCE], to[VCZ_ROWS_AT_ONCE], first = job.columns, last = 0;
+    i32 a[VCZ_ROWS_AT_ONCE];
+    double inverse[VCZ_ROWS_AT_ONCE];
+#pragma unroll
+    for (u32 i = 0; i < VCZ_ROWS_AT_ONCE; ++i) {
+        const u32 row = vcz_min(of.at + i, of.end - 1);
+        from[i] = __shfl_sync(VCZ_ALL_LANES, of.from, row);
+        to[i] = __shfl_sync(VCZ_ALL_LANES, of.to, row);
+        if (of.at + i >= of.end) to[i] = from[i];
+        if (from[i] < to[i]) {
+            first = vcz_min(first, from[i]);
+            last = last > to[i] ? last : to[i];
+        }
+        const u32 in_tile = of.first_row + row;
+        counts[i] = (const u16*)job.counts + ((u64)of.index * job.rows + in_tile) * job.columns;
+        a[i] = MISSING ? 0 : (i32)__ldg(alternates + tile.row + in_tile);
+        inverse[i] = MISSING ? 0.0 : __ldg(inverses + tile.row + in_tile);
+    }
+    for (u32 column = first + vcz_lane(); column < last; column += 32) {
+        i32 x[VCZ_ROWS_AT_ONCE];
+#pragma unroll
+        for (u32 i = 0; i < VCZ_ROWS_AT_ONCE; ++i) x[i] = __ldg(counts[i] + column);
+        if (MISSING) {
+            i32 of_first[VCZ_ROWS_AT_ONCE], of_second[VCZ_ROWS_AT_ONCE], n[VCZ_ROWS_AT_ONCE];
+#pragma unroll
+            for (u32 i = 0; i < VCZ_ROWS_AT_ONCE; ++i) {
+                of_first[i] = __ldg(counts[i] + job.matrix + column);
+                of_second[i] = __ldg(counts[i] + 2 * job.matrix + column);
+                n[i] = __ldg(counts[i] + 3 * job.matrix + column);
+            }
+#pragma unroll
+            for (u32 i = 0; i < VCZ_ROWS_AT_ONCE; ++i) {
+                if (column < from[i] || column >= to[i]) continue;
+                const double both = TERMS & VCZ_TERM_R2 ? vcz_inverse_spread(n[i], of_first[i]) * vcz_inverse_spread(n[i], of_second[i]) : 0.0;
+                vcz_add_pair_terms<TERMS>(sums, n[i], of_first[i], of_second[i], x[i], both, job.copies);
+            }
+        } else {
+            const u32 second = tile.column + column;
+            const i32 b = (i32)__ldg(alternates + second);
+            const double of_second = TERMS & VCZ_TERM_R2 ? __ldg(inverses + second) : 0.0;
+#pragma unroll
+            for (u32 i = 0; i < VCZ_ROWS_AT_ONCE; ++i) {
+                if (column < from[i] || column >= to[i]) continue;
+                vcz_add_pair_terms<TERMS>(sums, (i32)job.copies, a[i], b, x[i], inverse[i] * of_second, job.copies);
+            }
+        }
+    }
+    __syncwarp();
+}
+
 template <u32 TERMS, bool MISSING>
 VCZ_DEVICE void vcz_sum_site_pairs(const VczSitePairs& job) {
     __shared__ u64 shared[VCZ_SHARED_BINS * 2 * VCZ_SITE_SUMS];
     const u32 warp = vcz_warp(), lane = vcz_lane(), rows_of_warp = job.rows / VCZ_WARPS, n_shared = job.n_bins * 2 * VCZ_SITE_SUMS;
     const bool is_shared = job.n_bins <= VCZ_SHARED_BINS;
-    const u32 *const alternates = (const u32*)job.alternates, *const bounds = (const u32*)job.bounds;
-    const double* const inverses = (const double*)job.inverses;
+    const u32* const bounds = (const u32*)job.bounds;
     if (is_shared) {
         for (u32 at = threadIdx.x; at < n_shared; at += VCZ_THREADS) shared[at] = 0;
         __syncthreads();
@@ -244,26 +310,8 @@ VCZ_DEVICE void vcz_sum_site_pairs(const VczSitePairs& job) {
                     if (!__any_sync(VCZ_ALL_LANES, from < job.columns)) break;
                     continue;
                 }
-                for (u32 at = done; at < end_of_group; ++at) {
-                    const u32 from_column = __shfl_sync(VCZ_ALL_LANES, from, at), to_column = __shfl_sync(VCZ_ALL_LANES, to, at);
-                    const i32 a = (i32)__ldg(alternates + first + at);
-                    const double inverse = MISSING ? 0.0 : __ldg(inverses + first + at);
-                    const u16* const counts = (const u16*)job.counts + ((u64)index * job.rows + warp * rows_of_warp + at) * job.columns;
-                    for (u32 column = from_column + lane; column < to_column; column += 32) {
-                        const i32 x = __ldg(counts + column);
-                        if (MISSING) {
-                            const i32 of_first = __ldg(counts + job.matrix + column), of_second = __ldg(counts + 2 * job.matrix + column);
-                            const i32 n = __ldg(counts + 3 * job.matrix + column);
-                            const double both =
-                                TERMS & VCZ_TERM_R2 ? vcz_inverse_spread(n, of_first) * vcz_inverse_spread(n, of_second) : 0.0;
-                            vcz_add_pair_terms<TERMS>(of_lane, n, of_first, of_second, x, both, job.copies);
-                        } else {
-                            const u32 second = tile.column + column;
-                            const double both = TERMS & VCZ_TERM_R2 ? inverse * __ldg(inverses + second) : 0.0;
-                            vcz_add_pair_terms<TERMS>(of_lane, (i32)job.copies, a, (i32)__ldg(alternates + second), x, both, job.copies);
-                        }
-                    }
-                    __syncwarp();
+                for (u32 at = done; at < end_of_group; at += VCZ_ROWS_AT_ONCE) {
+                    vcz_add_rows<TERMS, MISSING>(job, tile, {index, warp * rows_of_warp, at, end_of_group, from, to}, of_lane);
                 }
                 vcz_flush_sums<TERMS, MISSING>(of_lane, sums + (u64)(group + bin) * 2 * VCZ_SITE_SUMS, job.copies);
             }

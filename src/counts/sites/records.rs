@@ -1,5 +1,7 @@
 //! [`SiteRecords`]: sites that are kept, one after the other, each with its position and the planes that have anything to say.
 
+use std::collections::VecDeque;
+
 use arrow::buffer::ScalarBuffer;
 
 use crate::counts::gathered::plane_words;
@@ -125,15 +127,17 @@ fn first(words: &[u64], copies: Copies) -> Option<(SiteRecord<'_>, &[u64])> {
 
 /// Records of so many words are not copied when they are merged.
 const SHARED_WORDS: usize = 1 << 16;
+/// Words of records after which others begin that can be shared.
+const PART_WORDS: usize = 1 << 19;
 
 /// Sites that are kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SiteRecords {
-    /// Whole records that were merged, which others may hold, too.
-    shared: Vec<ScalarBuffer<u64>>,
-    /// Records in the order in which they were added.
+    /// Parts of whole records, which others may hold, too.
+    shared: VecDeque<ScalarBuffer<u64>>,
+    /// Further records.
     words: Vec<u64>,
-    /// Words of records that were removed from the front.
+    /// Words of records that were removed from the first part, or from `words` if there is none.
     removed: usize,
     rows: usize,
 }
@@ -143,9 +147,13 @@ impl SiteRecords {
     pub(crate) fn push(&mut self, position: f64, bits: &[SiteBits]) {
         push(&mut self.words, position, bits);
         self.rows += 1;
+        if self.words.len() >= PART_WORDS {
+            let part = std::mem::take(&mut self.words);
+            self.shared.push_back(part.into());
+        }
     }
 
-    /// Adds the records of `words`, as [`parts`](Self::parts) gives them; `false` if they are not of these copies.
+    /// Adds the records of `words`, one of the [`parts`](Self::parts) of others; `false` if they are not of these copies.
     pub(crate) fn extend(&mut self, words: ScalarBuffer<u64>, copies: Copies) -> bool {
         let (mut rest, mut rows) = (words.as_ref(), 0);
         while !rest.is_empty() {
@@ -155,26 +163,30 @@ impl SiteRecords {
             }
             rows += 1;
         }
-        match words.len() < SHARED_WORDS {
+        match words.len() < SHARED_WORDS || self.removed > 0 {
             true => self.words.extend_from_slice(&words),
-            false => self.shared.push(words),
+            false => self.shared.push_back(words),
         }
         self.rows += rows;
         true
     }
 
-    /// Removes the first site; `false` if it is another one. Of records that were merged, none is the first.
+    /// Removes the first site; `false` if it is another one. Not after sites were merged, which have no order.
     pub(crate) fn remove_first(&mut self, position: f64, bits: &[SiteBits]) -> bool {
         let mut wanted = vec![];
         push(&mut wanted, position, bits);
-        let words = self.words.get(self.removed..).unwrap_or_default();
-        if self.rows == 0 || !self.shared.is_empty() || !words.starts_with(&wanted) {
+        let part = self.shared.front().map_or(&self.words[..], |part| part);
+        let (length, rest) = (part.len(), part.get(self.removed..));
+        if self.rows == 0 || !rest.is_some_and(|rest| rest.starts_with(&wanted)) {
             return false;
         }
         self.rows -= 1;
         self.removed += wanted.len();
-        if self.removed > self.words.len() / 2 {
+        if self.shared.is_empty() && self.removed > length / 2 {
             self.words.drain(..self.removed);
+            self.removed = 0;
+        } else if self.removed == length {
+            self.shared.pop_front();
             self.removed = 0;
         }
         true
@@ -185,16 +197,24 @@ impl SiteRecords {
         self.rows
     }
 
-    /// The words of all records, in parts of whole records.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = &[u64]> {
-        let words = self.words.get(self.removed..).unwrap_or_default();
-        let shared = self.shared.iter().map(|words| words.as_ref());
-        shared.chain([words])
+    /// The words of all records, in parts of whole records: those that are shared, and the others.
+    pub(crate) fn parts(&self) -> (impl Iterator<Item = ScalarBuffer<u64>>, &[u64]) {
+        let removed = |at: usize| if at == 0 { self.removed } else { 0 };
+        let shared = self.shared.iter().enumerate().map(move |(at, part)| {
+            let removed = removed(at).min(part.len());
+            part.slice(removed, part.len() - removed)
+        });
+        let removed = removed(self.shared.len());
+        (shared, self.words.get(removed..).unwrap_or_default())
     }
 
     /// The records. Those that were added or merged together follow each other, and of these those with the first position come first.
     pub(crate) fn iter(&self, copies: Copies) -> impl Iterator<Item = SiteRecord<'_>> {
-        let mut parts: Vec<&[u64]> = self.parts().filter(|part| !part.is_empty()).collect();
+        let mut parts: Vec<&[u64]> = self.shared.iter().map(|part| part.as_ref()).collect();
+        parts.push(&self.words);
+        if let Some(first) = parts.first_mut() {
+            *first = first.get(self.removed..).unwrap_or_default();
+        }
         let position = |part: &&[u64]| part.first().map_or(0.0, |bits| f64::from_bits(*bits));
         parts.sort_by(|one, other| position(one).total_cmp(&position(other)));
         parts.into_iter().flat_map(move |part| {

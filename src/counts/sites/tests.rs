@@ -120,7 +120,7 @@ proptest! {
             records.push(at as f64, bits);
         }
         let mut read = SiteRecords::default();
-        let words: Vec<u64> = records.parts().flatten().copied().collect();
+        let words = words_of(&records);
         prop_assert!(read.extend(words.clone().into(), of));
         prop_assert_eq!(read.iter(of).count(), rows.len());
         for (at, (record, bits)) in read.iter(of).zip(&all).enumerate() {
@@ -146,6 +146,48 @@ proptest! {
     }
 }
 
+fn words_of(records: &SiteRecords) -> Vec<u64> {
+    let (shared, words) = records.parts();
+    let mut all: Vec<u64> = shared.flat_map(|part| part.to_vec()).collect();
+    all.extend_from_slice(words);
+    all
+}
+
+/// Sites leave in the order in which they came, whatever parts they are in.
+#[test]
+fn first_sites_leave_many() {
+    let copies = 33_000;
+    let row = |at: i64| -> Vec<i64> {
+        (0..copies as i64)
+            .map(|copy| i64::from(copy % 7 == at % 7))
+            .collect()
+    };
+    let all: Vec<[SiteBits; 1]> = (0..7).map(|at| [bits(&row(at))]).collect();
+    let of = Copies {
+        first: copies,
+        second: None,
+    };
+    let mut records = SiteRecords::default();
+    let mut removed = 0;
+    for at in 0..2_500usize {
+        records.push(at as f64, &all[at % 7]);
+        if at >= 1_500 || at % 3 == 2 {
+            assert!(!records.remove_first(-1.0, &all[removed % 7]));
+            assert!(records.remove_first(removed as f64, &all[removed % 7]));
+            removed += 1;
+        }
+        assert_eq!(records.len(), at + 1 - removed);
+    }
+    let positions: Vec<f64> = records.iter(of).map(|site| site.position).collect();
+    assert_eq!(
+        positions,
+        (removed..2_500).map(|at| at as f64).collect::<Vec<_>>()
+    );
+    let (shared, words) = records.parts();
+    let rows: usize = shared.map(|part| part.len()).sum::<usize>() + words.len();
+    assert!(rows.is_multiple_of(positions.len()));
+}
+
 /// Many words are not copied, and are in the place that their first position gives them.
 #[test]
 fn large_records_are_shared() {
@@ -161,20 +203,20 @@ fn large_records_are_shared() {
         positions.for_each(|at| records.push(at as f64, &bits));
         records
     };
-    let words: Vec<u64> = some(300..500).parts().flatten().copied().collect();
-    let merged = ScalarBuffer::from(words);
+    let merged = ScalarBuffer::from(words_of(&some(300..500)));
     let mut records = some(700..900);
     assert!(records.extend(merged.clone(), of));
     let first = some(0..3);
-    assert!(records.extend(first.parts().next().unwrap().to_vec().into(), of));
-    assert!(records.parts().any(|part| part.as_ptr() == merged.as_ptr()));
+    assert!(records.extend(words_of(&first).into(), of));
+    let is_shared = |part: ScalarBuffer<u64>| part.as_ptr() == merged.as_ptr();
+    assert!(records.parts().0.any(is_shared));
     let positions: Vec<f64> = records.iter(of).map(|site| site.position).collect();
     let expected = (300..500).chain(700..900).chain(0..3);
     assert_eq!(positions, expected.map(f64::from).collect::<Vec<_>>());
     assert_eq!(records.len(), positions.len());
     assert!(!records.remove_first(700.0, &bits));
-    let words: usize = records.parts().map(<[u64]>::len).sum();
-    assert!(records.heap_bytes() >= words * size_of::<u64>());
+    let words = words_of(&records);
+    assert!(records.heap_bytes() >= words.len() * size_of::<u64>());
 }
 
 #[test]

@@ -104,6 +104,7 @@ mod projection;
 mod queries;
 mod sample_state;
 mod saved_cells;
+mod saved_sites;
 mod saved_sums;
 mod site_genotype_sums;
 mod site_pair_sums;

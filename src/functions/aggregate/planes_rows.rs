@@ -42,15 +42,6 @@ impl<'a, T: ArrowPrimitiveType> Lists<'a, T> {
         self.values.get(self.range(row)).unwrap_or_default()
     }
 
-    /// The same without copying them.
-    pub(crate) fn shared_row(&self, row: usize) -> ScalarBuffer<T::Native> {
-        let range = self.range(row);
-        match self.values.get(range.clone()) {
-            Some(_) => self.values.slice(range.start, range.len()),
-            None => ScalarBuffer::default(),
-        }
-    }
-
     /// Where the numbers of a row are.
     #[inline]
     fn range(&self, row: usize) -> Range<usize> {

@@ -1,7 +1,7 @@
 //! The statistic behind the aggregates over pairs of sites: a group's sites are kept as bit-planes, and all pairs are compared when the group is
 //! evaluated.
 //!
-//! States are saved as words: a header with the layout's version and the contig, then the sites. Merging joins them. The sites are
+//! States are saved as words: a header with the layout's version and the contig, then the sites (`saved_sites`). Merging joins them. The sites are
 //! put in order before they are compared, and sums over pairs are exact, so the order of rows does not show.
 
 use std::fmt::Debug;
@@ -9,10 +9,11 @@ use std::fmt::Debug;
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringViewArray};
 use arrow::buffer::ScalarBuffer;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type, UInt64Type};
+use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, exec_err, internal_err};
 
-use super::planes_rows::{Lists, PlanesRows, list_type, lists, planes_row};
+use super::planes_rows::{Lists, PlanesRows, planes_row};
+use super::saved_sites::{SavedSites, Saver, state_type};
 use super::statistic::{GroupState, SiteInput, Statistic};
 use crate::counts::Level;
 use crate::counts::pairs::{Shape, Words};
@@ -21,7 +22,7 @@ use crate::functions::interrupt;
 use crate::scan::is_planes_type;
 
 /// The version of saved states.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Words of the header before the contig: version, copies of both populations, bytes of the contig.
 const HEADER: usize = 4;
 
@@ -195,13 +196,8 @@ impl<V: SitePairValue> SitePairsOf<V> {
         }
     }
 
-    fn save_state(&self, state: &SitePairState) -> Vec<u64> {
-        let contig = state.contig.as_deref();
-        let mut words = self.header(contig);
-        let parts = || state.sites.parts();
-        words.reserve_exact(parts().map(<[u64]>::len).sum());
-        parts().for_each(|part| words.extend_from_slice(part));
-        words
+    fn save_state(&self, state: &SitePairState, saver: &mut Saver) {
+        saver.push(&self.header(state.contig.as_deref()), &state.sites);
     }
 
     /// The header: of a state without contig, the length of its name is 0.
@@ -219,37 +215,54 @@ impl<V: SitePairValue> SitePairsOf<V> {
         words
     }
 
-    /// Adds a saved state; `None` if it is none of this statistic's.
-    fn load(&self, saved: &ScalarBuffer<u64>, state: &mut SitePairState) -> Option<Result<()>> {
-        let mut words = Words(saved);
+    /// Checks the header of a saved state; `None` if it is none of this statistic's.
+    fn load_header(&self, header: &[u64], state: &mut SitePairState) -> Option<Result<()>> {
+        let mut words = Words(header);
         let header = words.take(HEADER)?;
         let length = usize::try_from(*header.last()?).ok()?;
         let text = words.take(length.div_ceil(8))?;
         let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).collect();
         let contig = std::str::from_utf8(bytes.get(..length)?).ok()?;
         let expected = self.header(Some(contig));
-        if expected.get(..HEADER) != Some(header) {
+        if expected.get(..HEADER) != Some(header) || !words.0.is_empty() {
             return None;
         }
-        if !contig.is_empty()
-            && let Err(error) = self.check_contig(state, contig)
-        {
+        match contig.is_empty() {
+            true => Some(Ok(())),
+            false => Some(self.check_contig(state, contig)),
+        }
+    }
+
+    /// Adds a saved state; `None` if it is none of this statistic's.
+    fn load(
+        &self,
+        mut parts: impl Iterator<Item = Option<ScalarBuffer<u64>>>,
+        state: &mut SitePairState,
+    ) -> Option<Result<()>> {
+        let Some(header) = parts.next() else {
+            return Some(Ok(()));
+        };
+        if let Err(error) = self.load_header(&header?, state)? {
             return Some(Err(error));
         }
-        let records = saved.slice(saved.len() - words.0.len(), words.0.len());
-        state.sites.extend(records, self.copies).then_some(Ok(()))
+        for part in parts {
+            if !state.sites.extend(part?, self.copies) {
+                return None;
+            }
+        }
+        Some(Ok(()))
     }
 }
 
 impl<V: SitePairValue> Statistic for SitePairsOf<V> {
     type State = SitePairState;
     type Input<'a> = SitePairInput<'a>;
-    type Saved<'a> = PlanesRows<'a>;
+    type Saved<'a> = SavedSites<'a>;
     const COMPARES_PAIRS: bool = true;
     const COMPARES_SITES: bool = V::IS_ON_DEVICE;
 
     fn state_columns() -> Vec<(String, DataType)> {
-        vec![("sites".to_string(), list_type(DataType::UInt64))]
+        vec![("sites".to_string(), state_type())]
     }
 
     fn input(values: &[ArrayRef]) -> Result<SitePairInput<'_>> {
@@ -312,16 +325,12 @@ impl<V: SitePairValue> Statistic for SitePairsOf<V> {
         Ok(())
     }
 
-    fn saved(states: &[ArrayRef]) -> Result<PlanesRows<'_>> {
-        Lists::try_new(states, 0)
+    fn saved(states: &[ArrayRef]) -> Result<SavedSites<'_>> {
+        SavedSites::try_new(states)
     }
 
-    fn merge(&self, state: &mut SitePairState, saved: &PlanesRows<'_>, row: usize) -> Result<()> {
-        let words = saved.shared_row(row);
-        if words.is_empty() {
-            return Ok(());
-        }
-        match self.load(&words, state) {
+    fn merge(&self, state: &mut SitePairState, saved: &SavedSites<'_>, row: usize) -> Result<()> {
+        match self.load(saved.parts(row), state) {
             Some(loaded) => loaded?,
             None => {
                 return internal_err!(
@@ -335,8 +344,11 @@ impl<V: SitePairValue> Statistic for SitePairsOf<V> {
     }
 
     fn save(&self, states: &[SitePairState]) -> Result<Vec<ArrayRef>> {
-        let words = states.iter().map(|state| self.save_state(state));
-        Ok(vec![lists::<UInt64Type>(DataType::UInt64, words)?])
+        let mut saver = Saver::default();
+        for state in states {
+            self.save_state(state, &mut saver);
+        }
+        Ok(vec![saver.finish()?])
     }
 
     fn save_rows(
@@ -344,20 +356,17 @@ impl<V: SitePairValue> Statistic for SitePairsOf<V> {
         input: &SitePairInput<'_>,
         kept: impl Fn(usize) -> bool,
     ) -> Result<Vec<ArrayRef>> {
-        let mut rows = Vec::with_capacity(input.len());
+        let mut saver = Saver::default();
         for row in 0..input.len() {
             let mut state = SitePairState::default();
             if !kept(row) || input.is_null(row) {
-                rows.push(vec![]);
+                saver.push_empty();
                 continue;
             }
             self.add(&mut state, input, std::iter::once(row))?;
-            rows.push(self.save_state(&state));
+            self.save_state(&state, &mut saver);
         }
-        Ok(vec![lists::<UInt64Type>(
-            DataType::UInt64,
-            rows.into_iter(),
-        )?])
+        Ok(vec![saver.finish()?])
     }
 
     fn evaluate(&mut self, states: &[SitePairState]) -> Result<ArrayRef> {

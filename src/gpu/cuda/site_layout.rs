@@ -72,10 +72,15 @@ impl SiteLayout {
         let steps = copies.div_ceil(abi::STEP_ROWS);
         let sites = UNITS_BYTES / (steps * abi::UNIT_BYTES * planes);
         let most_rows = (sites / 2).min(BOUNDS_BYTES / (n_edges * size_of::<u32>()));
-        let rows = rows.min(most_rows).next_multiple_of(tile[0]);
+        let total = pairs.sites.len();
+        let rows = rows.min(most_rows).min(total).max(1);
+        let rows = rows.next_multiple_of(tile[0]);
+        let sites = sites.min(rows + total + PADDING).max(2 * rows + PADDING);
         let tile_bytes = tile[0] * tile[1] * size_of::<u16>() * matrices;
+        let most_tiles = (rows / tile[0]).checked_mul(sites / tile[1] + 2)?;
+        let tiles = (COUNTS_BYTES / tile_bytes).min(most_tiles);
         // As many for each multiprocessor.
-        let tiles = COUNTS_BYTES / tile_bytes / multiprocessors.max(1) * multiprocessors;
+        let tiles = (tiles / multiprocessors.max(1)).max(1) * multiprocessors.max(1);
         Some(Self {
             terms: pairs.terms,
             copies,
@@ -83,8 +88,8 @@ impl SiteLayout {
             steps,
             has_missing,
             rows,
-            sites: sites.max(2 * rows),
-            tiles: tiles.max(multiprocessors).max(1),
+            sites: sites.next_multiple_of(PADDING),
+            tiles,
             n_edges,
             n_bins,
         })
