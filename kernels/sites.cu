@@ -102,47 +102,39 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_site_bounds(VczSit
     }
 }
 
-// A lane's sums. `high` has the upper halves of whole numbers if there are more than VCZ_NARROW_COPIES copies.
+// A lane's sums: halves of sums of quotients as doubles, which are exact for the 24 x 8 pairs of a tile that a lane has. `high` has the upper
+// halves of whole numbers if there are more than VCZ_NARROW_COPIES copies.
 struct VczLaneSums {
-    i64 sums[VCZ_SITE_SUMS];
-    i64 high[3];
+    u32 defined;
+    double r2[2], d_prime[2], quotients[3][2];
+    i64 whole[3], high[3];
 };
 
-VCZ_DEVICE i64 vcz_bits(double x) {
-#ifdef __CUDA_ARCH__
-    return __double_as_longlong(x);
-#else
-    return emulate::bits(x);
-#endif
-}
-
-// Adds a term in [-1, 1] as a multiple of 2^-90, in two halves.
-VCZ_DEVICE void vcz_add_fixed(i64& high, i64& low, double term) {
-    const double whole = 6755399441055744.0;  // 1.5 * 2^52: added to a double of at most 2^51, it leaves the nearest integer in the lowest bits
+// Adds a term in [-1, 1] as a multiple of 2^-90, truncated, in two halves.
+VCZ_DEVICE void vcz_add_fixed(double (&sums)[2], double term) {
+    const double whole = 6755399441055744.0;  // 1.5 * 2^52: a double of at most 2^51 is rounded by adding and subtracting it
     const double scale = 35184372088832.0;    // 2^45
-    const double scaled = fabs(term) * scale, up = scaled + whole;
-    const double rest = (scaled - (up - whole)) * scale, down = rest + whole;
-    // Truncated, where the addition has rounded up.
-    const i64 above = down - whole > rest;
-    const i64 sign = vcz_bits(term) >> 63;
-    high += ((vcz_bits(up) - vcz_bits(whole)) ^ sign) - sign;
-    low += ((vcz_bits(down) - vcz_bits(whole) - above) ^ sign) - sign;
+    const double scaled = fabs(term) * scale, up = scaled + whole, high = up - whole;
+    const double rest = (scaled - high) * scale, down = rest + whole;
+    double low = down - whole;
+    if (low > rest) low -= 1.0;
+    sums[0] += term < 0.0 ? -high : high;
+    sums[1] += term < 0.0 ? -low : low;
 }
 
 // Adds the whole number of a moment over n (n-1) (n-2) (n-3): as it is if all copies are called, else as a quotient.
 VCZ_DEVICE void vcz_add_moment(VczLaneSums& to, u32 moment, i64 number, i32 n, u32 copies) {
-    i64* const sums = to.sums + VCZ_SUM_MOMENTS + 3 * moment;
     if ((u32)n == copies) {
         if (copies <= VCZ_NARROW_COPIES) {
-            sums[0] += number;
+            to.whole[moment] += number;
         } else {
-            sums[0] += (i64)(u32)number;
+            to.whole[moment] += (i64)(u32)number;
             to.high[moment] += number >> 32;
         }
         return;
     }
     const double all = (double)n, below = all * (all - 1.0) * ((all - 2.0) * (all - 3.0));
-    vcz_add_fixed(sums[1], sums[2], fmax(-1.0, fmin(1.0, (double)number / below)));
+    vcz_add_fixed(to.quotients[moment], fmax(-1.0, fmin(1.0, (double)number / below)));
 }
 
 // Adds a pair of sites: `n` copies are called at both, of which `a` and `b` carry an alternate at one, and `x` at both. `inverse` is 0 where a
@@ -152,13 +144,13 @@ VCZ_DEVICE void vcz_add_pair_terms(VczLaneSums& to, i32 n, i32 a, i32 b, i32 x, 
     const i32 delta = n * x - a * b;
     if (TERMS & VCZ_TERM_R2) {
         const double d = (double)delta;
-        to.sums[VCZ_SUM_DEFINED] += inverse > 0.0;
-        vcz_add_fixed(to.sums[VCZ_SUM_R2], to.sums[VCZ_SUM_R2 + 1], fmin(d * d * inverse, 1.0));
+        to.defined += inverse > 0.0;
+        vcz_add_fixed(to.r2, fmin(d * d * inverse, 1.0));
     }
     if (TERMS & VCZ_TERM_D_PRIME) {
         const i32 one = delta >= 0 ? a * (n - b) : a * b, other = delta >= 0 ? b * (n - a) : (n - a) * (n - b);
         const i32 most = one < other ? one : other;
-        vcz_add_fixed(to.sums[VCZ_SUM_D_PRIME], to.sums[VCZ_SUM_D_PRIME + 1], (double)delta / (double)(most > 1 ? most : 1));
+        vcz_add_fixed(to.d_prime, (double)delta / (double)(most > 1 ? most : 1));
     }
     if ((TERMS & VCZ_TERM_MOMENTS) && n >= 4) {
         const i32 q = a + b - 2 * x;
@@ -185,23 +177,36 @@ VCZ_DEVICE i64 vcz_warp_sum_64(i64 x) {
     return x;
 }
 
-// Adds the sums of a warp to those of a bin, and clears them.
+// Adds the sum of every lane's x, and 2^32 times that of every lane's high, to a sum of a bin.
+VCZ_DEVICE void vcz_flush_sum(u64* to, i64 x, i64 high, bool has_high) {
+    x = vcz_warp_sum_64(x);
+    high = has_high ? vcz_warp_sum_64(high) : 0;
+    if (vcz_lane() == 0 && (x != 0 || high != 0)) {
+        atomicAdd(to, (u64)x & 0xffffffff);
+        atomicAdd(to + 1, (u64)((x >> 32) + high));
+    }
+}
+
+// The same of both halves.
+VCZ_DEVICE void vcz_flush_halves(u64* to, const double (&halves)[2]) {
+    vcz_flush_sum(to, (i64)halves[0], 0, false);
+    vcz_flush_sum(to + 2, (i64)halves[1], 0, false);
+}
+
+// Adds the sums of a warp to those of a bin.
 template <u32 TERMS, bool MISSING>
-VCZ_DEVICE void vcz_flush_sums(VczLaneSums& from, u64* to, u32 copies) {
+VCZ_DEVICE void vcz_flush_sums(const VczLaneSums& from, u64* to, u32 copies) {
+    if (TERMS & VCZ_TERM_R2) {
+        vcz_flush_sum(to + 2 * VCZ_SUM_DEFINED, from.defined, 0, false);
+        vcz_flush_halves(to + 2 * VCZ_SUM_R2, from.r2);
+    }
+    if (TERMS & VCZ_TERM_D_PRIME) vcz_flush_halves(to + 2 * VCZ_SUM_D_PRIME, from.d_prime);
 #pragma unroll
-    for (u32 at = 0; at < VCZ_SITE_SUMS; ++at) {
-        const u32 moment = at < VCZ_SUM_MOMENTS ? 0 : (at - VCZ_SUM_MOMENTS) / 3;
-        const u32 term = at < VCZ_SUM_D_PRIME ? VCZ_TERM_R2 : at < VCZ_SUM_MOMENTS ? VCZ_TERM_D_PRIME : VCZ_TERM_DD << moment;
-        const bool is_whole = at >= VCZ_SUM_MOMENTS && (at - VCZ_SUM_MOMENTS) % 3 == 0;
-        if ((TERMS & term) == 0 || (at >= VCZ_SUM_MOMENTS && !is_whole && !MISSING)) continue;
-        const i64 sum = vcz_warp_sum_64(from.sums[at]);
-        const i64 high = is_whole && copies > VCZ_NARROW_COPIES ? vcz_warp_sum_64(from.high[moment]) : 0;
-        if (vcz_lane() == 0 && (sum != 0 || high != 0)) {
-            atomicAdd(to + 2 * at, (u64)sum & 0xffffffff);
-            atomicAdd(to + 2 * at + 1, (u64)((sum >> 32) + high));
-        }
-        from.sums[at] = 0;
-        if (is_whole) from.high[moment] = 0;
+    for (u32 moment = 0; moment < 3; ++moment) {
+        if ((TERMS & VCZ_TERM_DD << moment) == 0) continue;
+        u64* const of_moment = to + 2 * (VCZ_SUM_MOMENTS + 3 * moment);
+        vcz_flush_sum(of_moment, from.whole[moment], from.high[moment], copies > VCZ_NARROW_COPIES);
+        if (MISSING) vcz_flush_halves(of_moment + 2, from.quotients[moment]);
     }
 }
 
@@ -283,10 +288,6 @@ VCZ_DEVICE void vcz_sum_site_pairs(const VczSitePairs& job) {
         __syncthreads();
     }
     u64* const sums = is_shared ? shared : (u64*)job.sums;
-    VczLaneSums of_lane;
-#pragma unroll
-    for (u32 at = 0; at < VCZ_SITE_SUMS; ++at) of_lane.sums[at] = 0;
-    of_lane.high[0] = of_lane.high[1] = of_lane.high[2] = 0;
     for (u32 index = blockIdx.x; index < job.n_tiles; index += gridDim.x) {
         const VczPairTile tile = ((const VczPairTile*)job.tiles)[index];
         const u32 first = tile.row + warp * rows_of_warp;
@@ -310,6 +311,7 @@ VCZ_DEVICE void vcz_sum_site_pairs(const VczSitePairs& job) {
                     if (!__any_sync(VCZ_ALL_LANES, from < job.columns)) break;
                     continue;
                 }
+                VczLaneSums of_lane = {};
                 for (u32 at = done; at < end_of_group; at += VCZ_ROWS_AT_ONCE) {
                     vcz_add_rows<TERMS, MISSING>(job, tile, {index, warp * rows_of_warp, at, end_of_group, from, to}, of_lane);
                 }

@@ -28,7 +28,6 @@ use super::plan::{Estimate, FrameCodec};
 use super::queue::Queue;
 use super::queue_state::FreeMemory;
 use super::serve::serve;
-use super::sites::GpuSites;
 use super::slab::Slab;
 use super::watchdog::Watchdog;
 use crate::counts::pairs::PairDevice;
@@ -396,25 +395,21 @@ impl GpuEngine {
     /// The devices that `configure` last set, to count pairs; `None` if there are none that run kernels. Unless `is_required`, the host
     /// counts the pairs that they have no room for.
     pub(crate) fn pairs(&self, is_required: bool) -> Option<Arc<dyn PairDevice>> {
-        let devices = self.used();
-        let (budget, staging) = (Arc::clone(&self.budget), Arc::clone(&self.staging));
-        (!devices.is_empty())
-            .then(|| Arc::new(GpuPairs::new(budget, devices, staging, is_required)) as _)
+        self.for_pairs(is_required).map(|devices| devices as _)
     }
 
     /// The same, to sum over pairs of sites.
     pub(crate) fn sites(&self, is_required: bool) -> Option<Arc<dyn SiteDevice>> {
-        let devices = self.used();
-        let (budget, staging) = (Arc::clone(&self.budget), Arc::clone(&self.staging));
-        (!devices.is_empty())
-            .then(|| Arc::new(GpuSites::new(budget, devices, staging, is_required)) as _)
+        self.for_pairs(is_required).map(|devices| devices as _)
     }
 
-    /// The devices that `configure` last set.
-    fn used(&self) -> Vec<Arc<CudaDevice>> {
+    fn for_pairs(&self, is_required: bool) -> Option<Arc<GpuPairs>> {
         let bits = self.budget.devices();
         let is_used = |device: &&Arc<CudaDevice>| bits >> (device.ordinal % 64) & 1 != 0;
-        self.opened.iter().filter(is_used).cloned().collect()
+        let devices: Vec<_> = self.opened.iter().filter(is_used).cloned().collect();
+        let (budget, staging) = (Arc::clone(&self.budget), Arc::clone(&self.staging));
+        (!devices.is_empty())
+            .then(|| Arc::new(GpuPairs::new(budget, devices, staging, is_required)))
     }
 
     /// Lets this many workers of a device run batches (0: all of them), from the next batch on. The last call applies, for all queries of

@@ -17,10 +17,10 @@ use crate::gpu::error::GpuError;
 /// The devices of a query.
 #[derive(Debug)]
 pub struct GpuPairs {
-    budget: Arc<MemoryBudget>,
-    devices: Vec<Arc<CudaDevice>>,
-    staging: Arc<Staging>,
-    is_required: bool,
+    pub(super) budget: Arc<MemoryBudget>,
+    pub(super) devices: Vec<Arc<CudaDevice>>,
+    pub(super) staging: Arc<Staging>,
+    pub(super) is_required: bool,
 }
 
 impl GpuPairs {

@@ -1,12 +1,12 @@
-//! [`GpuSites`]: the devices of a query, which sum over pairs of sites. Several streams of each take parts of the pairs; their sums are added.
+//! [`GpuPairs`] sums over pairs of sites: several streams of each device take parts of the pairs, and their sums are added.
 
-use std::sync::Arc;
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use super::cuda::{CudaDevice, SiteLayout, SiteSums, Staging};
-use super::memory_budget::MemoryBudget;
+use super::cuda::{SiteLayout, SiteSums};
+use super::pairs::GpuPairs;
 use super::site_jobs::jobs;
 use crate::counts::sites::{PairTotals, SiteDevice, SitePairs};
 use crate::counts::{CountError, Workers};
@@ -18,58 +18,37 @@ const STREAMS: usize = 4;
 const JOBS: usize = 4;
 /// First sites of a job at least.
 const FEWEST_ROWS: usize = 4 * 1024;
+/// The number of pairs is estimated from one of so many sites.
+const SAMPLED: usize = 64;
 /// Copies of pairs from which on a GPU is faster than the host: some ten milliseconds of a thread.
 const FEWEST_COPIES: usize = 1 << 33;
 
-/// The devices of a query.
-#[derive(Debug)]
-pub struct GpuSites {
-    budget: Arc<MemoryBudget>,
-    devices: Vec<Arc<CudaDevice>>,
-    staging: Arc<Staging>,
-    is_required: bool,
-}
-
-impl GpuSites {
-    pub(super) fn new(
-        budget: Arc<MemoryBudget>,
-        devices: Vec<Arc<CudaDevice>>,
-        staging: Arc<Staging>,
-        is_required: bool,
-    ) -> Self {
-        Self {
-            budget,
-            devices,
-            staging,
-            is_required,
-        }
-    }
-
-    /// Whether the pairs are so many that a device is faster.
-    fn is_worth_it(&self, pairs: &SitePairs<'_>) -> bool {
-        let mut copies = 0usize;
+impl GpuPairs {
+    /// Whether the pairs are so many that a device is faster, from those of some sites.
+    fn is_for_sites(&self, pairs: &SitePairs<'_>) -> bool {
+        let of_site = |site| pairs.seconds_of(site).len().saturating_mul(pairs.copies);
+        let copies = (0..pairs.sites.len()).step_by(SAMPLED).map(of_site);
         self.is_required
-            || (0..pairs.sites.len()).any(|site| {
-                let others = pairs.seconds_of(site).len();
-                copies = copies.saturating_add(others.saturating_mul(pairs.copies));
-                copies >= FEWEST_COPIES
-            })
-    }
-
-    /// The host computes the sums, for a reason that is no error.
-    fn leave_to_host(&self, reason: impl std::fmt::Display) -> Option<Vec<PairTotals>> {
-        log::debug!("the host sums over pairs of sites: {reason}");
-        None
+            || copies
+                .fold(0, usize::saturating_add)
+                .saturating_mul(SAMPLED)
+                >= FEWEST_COPIES
     }
 }
 
-impl SiteDevice for GpuSites {
+/// The host computes the sums, for a reason that is no error.
+fn left_to_host(reason: impl Display) -> Option<Vec<PairTotals>> {
+    log::debug!("the host sums over pairs of sites: {reason}");
+    None
+}
+
+impl SiteDevice for GpuPairs {
     fn pair_sums(
         &self,
         pairs: &SitePairs<'_>,
         workers: &Workers<'_>,
     ) -> Result<Option<Vec<PairTotals>>, CountError> {
-        if !self.is_worth_it(pairs) {
+        if !self.is_for_sites(pairs) {
             return Ok(None);
         }
         let streams = workers
@@ -78,42 +57,48 @@ impl SiteDevice for GpuSites {
             .saturating_mul(self.devices.len())
             .max(1);
         let rows = pairs.sites.len().div_ceil(streams * JOBS).max(FEWEST_ROWS);
-        let layout = self
-            .devices
-            .first()
-            .and_then(|device| SiteLayout::try_new(pairs, rows, device));
-        let Some(layout) = layout else {
-            return Ok(self.leave_to_host("they are beyond what kernels take"));
+        let layouts = self.devices.iter();
+        let layouts = layouts.map(|device| SiteLayout::try_new(pairs, rows, device));
+        let Some(layouts) = layouts.collect::<Option<Vec<_>>>() else {
+            return Ok(left_to_host("they are beyond what kernels take"));
         };
-        let jobs = jobs(pairs, layout.rows(), layout.sites());
+        let least = |of: fn(&SiteLayout) -> usize| layouts.iter().map(of).min().unwrap_or(0);
+        let mut totals = vec![PairTotals::default(); pairs.ends.len() * pairs.bins()];
+        let jobs = jobs(pairs, least(SiteLayout::rows), least(SiteLayout::sites));
+        if jobs.is_empty() {
+            return Ok(Some(totals));
+        }
         let streams = streams.min(jobs.len()).max(1);
-        let bytes = layout
-            .device_bytes()
-            .saturating_mul(streams.div_ceil(self.devices.len().max(1)));
+        let bytes = layouts
+            .iter()
+            .map(SiteLayout::device_bytes)
+            .max()
+            .unwrap_or(0);
+        let bytes = bytes.saturating_mul(streams.div_ceil(self.devices.len().max(1)));
         let _reserved = match self.budget.reserve(bytes as u64) {
             Ok(reserved) => reserved,
             Err(reason) => {
                 let reason = format!("{bytes} bytes of GPU memory are needed: {reason}");
-                return Ok(self.leave_to_host(reason));
+                return Ok(left_to_host(reason));
             }
         };
         let next = AtomicUsize::new(0);
-        let totals = Mutex::new(vec![PairTotals::default(); pairs.ends.len() * pairs.bins()]);
+        let sums = Mutex::new(&mut totals);
         let (failed, is_failed) = (Mutex::new(None), AtomicBool::new(false));
         let run = |stream: usize| -> Result<(), SiteError> {
-            let device = self
-                .devices
-                .get(stream % self.devices.len().max(1))
-                .ok_or_else(|| GpuError::from("there is no GPU"))?;
-            let mut sums = SiteSums::try_new(device, layout, &self.staging)?;
+            let at = stream % self.devices.len().max(1);
+            let (Some(device), Some(layout)) = (self.devices.get(at), layouts.get(at)) else {
+                return Err(GpuError::from("there is no GPU").into());
+            };
+            let mut of_stream = SiteSums::try_new(device, *layout, &self.staging)?;
             while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if is_failed.load(Ordering::Relaxed) {
                     return Ok(());
                 }
                 workers.check()?;
-                sums.add(pairs, job, workers)?;
+                of_stream.add(pairs, job, workers)?;
             }
-            sums.take(&mut totals.lock())?;
+            of_stream.take(&mut sums.lock())?;
             Ok(())
         };
         workers.each(0..streams, |stream| match run(stream) {
@@ -126,7 +111,7 @@ impl SiteDevice for GpuSites {
             }
         })?;
         match failed.into_inner() {
-            None => Ok(Some(totals.into_inner())),
+            None => Ok(Some(totals)),
             Some(error) if self.is_required => Err(CountError::Device(format!(
                 "{error}; use SET vcz.backend = 'host' to compare pairs on the host"
             ))),

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -161,12 +160,6 @@ inline void launch(unsigned grid, unsigned threads, std::function<void()> kernel
             thread.x = 0;
         } while (release());
     }
-}
-
-inline long long bits(double x) {
-    long long bits;
-    std::memcpy(&bits, &x, sizeof bits);
-    return bits;
 }
 
 }  // namespace emulate

@@ -7,13 +7,12 @@
 use std::fmt::Debug;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringViewArray};
-use arrow::buffer::ScalarBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, exec_err, internal_err};
 
 use super::planes_rows::{Lists, PlanesRows, planes_row};
-use super::saved_sites::{SavedSites, Saver, state_type};
+use super::saved_sites::{SavedSites, Saver, state_columns};
 use super::statistic::{GroupState, SiteInput, Statistic};
 use crate::counts::Level;
 use crate::counts::pairs::{Shape, Words};
@@ -215,37 +214,34 @@ impl<V: SitePairValue> SitePairsOf<V> {
         words
     }
 
-    /// Checks the header of a saved state; `None` if it is none of this statistic's.
-    fn load_header(&self, header: &[u64], state: &mut SitePairState) -> Option<Result<()>> {
-        let mut words = Words(header);
+    /// Adds a saved state; `None` if it is none of this statistic's.
+    fn load(
+        &self,
+        saved: &SavedSites<'_>,
+        row: usize,
+        state: &mut SitePairState,
+    ) -> Option<Result<()>> {
+        let all = saved.words(row);
+        if all.is_empty() {
+            return Some(Ok(()));
+        }
+        let mut words = Words(&all);
         let header = words.take(HEADER)?;
         let length = usize::try_from(*header.last()?).ok()?;
         let text = words.take(length.div_ceil(8))?;
         let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).collect();
         let contig = std::str::from_utf8(bytes.get(..length)?).ok()?;
         let expected = self.header(Some(contig));
-        if expected.get(..HEADER) != Some(header) || !words.0.is_empty() {
+        if expected.get(..HEADER) != Some(header) {
             return None;
         }
-        match contig.is_empty() {
-            true => Some(Ok(())),
-            false => Some(self.check_contig(state, contig)),
-        }
-    }
-
-    /// Adds a saved state; `None` if it is none of this statistic's.
-    fn load(
-        &self,
-        mut parts: impl Iterator<Item = Option<ScalarBuffer<u64>>>,
-        state: &mut SitePairState,
-    ) -> Option<Result<()>> {
-        let Some(header) = parts.next() else {
-            return Some(Ok(()));
-        };
-        if let Err(error) = self.load_header(&header?, state)? {
+        if !contig.is_empty()
+            && let Err(error) = self.check_contig(state, contig)
+        {
             return Some(Err(error));
         }
-        for part in parts {
+        let records = all.slice(all.len() - words.0.len(), words.0.len());
+        for part in saved.parts(row).chain([Some(records)]) {
             if !state.sites.extend(part?, self.copies) {
                 return None;
             }
@@ -262,7 +258,7 @@ impl<V: SitePairValue> Statistic for SitePairsOf<V> {
     const COMPARES_SITES: bool = V::IS_ON_DEVICE;
 
     fn state_columns() -> Vec<(String, DataType)> {
-        vec![("sites".to_string(), state_type())]
+        state_columns()
     }
 
     fn input(values: &[ArrayRef]) -> Result<SitePairInput<'_>> {
@@ -330,7 +326,7 @@ impl<V: SitePairValue> Statistic for SitePairsOf<V> {
     }
 
     fn merge(&self, state: &mut SitePairState, saved: &SavedSites<'_>, row: usize) -> Result<()> {
-        match self.load(saved.parts(row), state) {
+        match self.load(saved, row, state) {
             Some(loaded) => loaded?,
             None => {
                 return internal_err!(
@@ -344,11 +340,11 @@ impl<V: SitePairValue> Statistic for SitePairsOf<V> {
     }
 
     fn save(&self, states: &[SitePairState]) -> Result<Vec<ArrayRef>> {
-        let mut saver = Saver::default();
+        let mut saver = Saver::new(states.len());
         for state in states {
             self.save_state(state, &mut saver);
         }
-        Ok(vec![saver.finish()?])
+        saver.finish()
     }
 
     fn save_rows(
@@ -356,7 +352,7 @@ impl<V: SitePairValue> Statistic for SitePairsOf<V> {
         input: &SitePairInput<'_>,
         kept: impl Fn(usize) -> bool,
     ) -> Result<Vec<ArrayRef>> {
-        let mut saver = Saver::default();
+        let mut saver = Saver::new(input.len());
         for row in 0..input.len() {
             let mut state = SitePairState::default();
             if !kept(row) || input.is_null(row) {
@@ -366,7 +362,7 @@ impl<V: SitePairValue> Statistic for SitePairsOf<V> {
             self.add(&mut state, input, std::iter::once(row))?;
             self.save_state(&state, &mut saver);
         }
-        Ok(vec![saver.finish()?])
+        saver.finish()
     }
 
     fn evaluate(&mut self, states: &[SitePairState]) -> Result<ArrayRef> {
