@@ -219,7 +219,20 @@ struct VczBinRows {
     u32 first_row;       // of the warp in the tile
     u32 at, end;         // rows of the warp
     u32 from, to;        // of a lane's row, the columns of the bin
+    u32 alternates;      // of a lane's row
+    double inverse;      // of a lane's row
 };
+
+// The number of another lane.
+VCZ_DEVICE double vcz_of_lane(double x, u32 lane) {
+    union {
+        double x;
+        u32 words[2];
+    } number = {x};
+    number.words[0] = __shfl_sync(VCZ_ALL_LANES, number.words[0], lane);
+    number.words[1] = __shfl_sync(VCZ_ALL_LANES, number.words[1], lane);
+    return number.x;
+}
 
 // Adds up the pairs of the rows from `of.at` on, at most VCZ_ROWS_AT_ONCE.
 template <u32 TERMS, bool MISSING>
@@ -240,10 +253,9 @@ VCZ_DEVICE void vcz_add_rows(const VczSitePairs& job, VczPairTile tile, const Vc
             first = vcz_min(first, from[i]);
             last = last > to[i] ? last : to[i];
         }
-        const u32 in_tile = of.first_row + row;
-        counts[i] = (const u16*)job.counts + ((u64)of.index * job.rows + in_tile) * job.columns;
-        a[i] = MISSING ? 0 : (i32)__ldg(alternates + tile.row + in_tile);
-        inverse[i] = MISSING ? 0.0 : __ldg(inverses + tile.row + in_tile);
+        counts[i] = (const u16*)job.counts + ((u64)of.index * job.rows + of.first_row + row) * job.columns;
+        a[i] = MISSING ? 0 : (i32)__shfl_sync(VCZ_ALL_LANES, of.alternates, row);
+        inverse[i] = MISSING || !(TERMS & VCZ_TERM_R2) ? 0.0 : vcz_of_lane(of.inverse, row);
     }
     for (u32 column = first + vcz_lane(); column < last; column += 32) {
         i32 x[VCZ_ROWS_AT_ONCE];
@@ -295,6 +307,8 @@ VCZ_DEVICE void vcz_sum_site_pairs(const VczSitePairs& job) {
         const u32 row = first + lane, n_edges = job.n_edges;
         // The first bin of a lane's row; rows of the same group follow each other.
         const u32 bins = lane < rows ? __ldg((const u32*)job.bins + row) : VCZ_ALL_LANES;
+        const u32 alternates = lane < rows ? __ldg((const u32*)job.alternates + row) : 0;
+        const double inverse = lane < rows ? __ldg((const double*)job.inverses + row) : 0.0;
         for (u32 done = 0; done < rows;) {
             const u32 group = __shfl_sync(VCZ_ALL_LANES, bins, done);
             const bool is_of_group = bins == group;
@@ -313,7 +327,8 @@ VCZ_DEVICE void vcz_sum_site_pairs(const VczSitePairs& job) {
                 }
                 VczLaneSums of_lane = {};
                 for (u32 at = done; at < end_of_group; at += VCZ_ROWS_AT_ONCE) {
-                    vcz_add_rows<TERMS, MISSING>(job, tile, {index, warp * rows_of_warp, at, end_of_group, from, to}, of_lane);
+                    const VczBinRows of = {index, warp * rows_of_warp, at, end_of_group, from, to, alternates, inverse};
+                    vcz_add_rows<TERMS, MISSING>(job, tile, of, of_lane);
                 }
                 vcz_flush_sums<TERMS, MISSING>(of_lane, sums + (u64)(group + bin) * 2 * VCZ_SITE_SUMS, job.copies);
             }

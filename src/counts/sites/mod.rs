@@ -21,5 +21,5 @@ pub(crate) use bits::SiteBits;
 pub(crate) use block::{BLOCK, Block};
 pub(crate) use joint::{JointCounts, Ranges, joint_counts};
 pub(crate) use on_device::{PairTotals, SiteDevice, SitePairs, SiteTerms};
-pub(crate) use records::{Copies, SiteRecord, SiteRecords};
+pub(crate) use records::{Copies, SiteRecord, SiteRecords, records};
 pub(crate) use window::{SiteWindow, Threshold, r2_of};

@@ -125,6 +125,16 @@ fn first(words: &[u64], copies: Copies) -> Option<(SiteRecord<'_>, &[u64])> {
     Some((view, others))
 }
 
+/// The records of some words.
+pub(crate) fn records(words: &[u64], copies: Copies) -> impl Iterator<Item = SiteRecord<'_>> {
+    let mut rest = words;
+    std::iter::from_fn(move || {
+        let (record, others) = first(rest, copies)?;
+        rest = others;
+        Some(record)
+    })
+}
+
 /// Records of so many words are not copied when they are merged.
 const SHARED_WORDS: usize = 1 << 16;
 /// Words of records after which others begin that can be shared.
@@ -208,8 +218,15 @@ impl SiteRecords {
         (shared, self.words.get(removed..).unwrap_or_default())
     }
 
-    /// The records. Those that were added or merged together follow each other, and of these those with the first position come first.
+    /// The records, see [`whole_parts`](Self::whole_parts).
     pub(crate) fn iter(&self, copies: Copies) -> impl Iterator<Item = SiteRecord<'_>> {
+        let parts = self.whole_parts().into_iter();
+        parts.flat_map(move |part| records(part, copies))
+    }
+
+    /// The words of all records in parts of whole records. Those that were added or merged together follow each other, and of these those with
+    /// the first position come first.
+    pub(crate) fn whole_parts(&self) -> Vec<&[u64]> {
         let mut parts: Vec<&[u64]> = self.shared.iter().map(|part| part.as_ref()).collect();
         parts.push(&self.words);
         if let Some(first) = parts.first_mut() {
@@ -217,14 +234,7 @@ impl SiteRecords {
         }
         let position = |part: &&[u64]| part.first().map_or(0.0, |bits| f64::from_bits(*bits));
         parts.sort_by(|one, other| position(one).total_cmp(&position(other)));
-        parts.into_iter().flat_map(move |part| {
-            let mut rest = part;
-            std::iter::from_fn(move || {
-                let (record, others) = first(rest, copies)?;
-                rest = others;
-                Some(record)
-            })
-        })
+        parts
     }
 
     /// Bytes on the heap.

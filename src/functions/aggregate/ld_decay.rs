@@ -151,7 +151,7 @@ impl SitePairValue for LdDecay {
         let denominator = falling_4(copies.first as f64);
         let (mut varying, mut ends, mut pairs) = (vec![], vec![], vec![]);
         for group in groups {
-            let mut all = in_order(group.iter(copies));
+            let mut all = in_order(group, copies)?;
             let of_group = count_pairs(&all, copies, &self.edges, &[[MOMENT_COPIES as usize, 0]])?;
             pairs.extend(of_group.into_iter().flatten());
             all.retain(SiteRecord::varies);

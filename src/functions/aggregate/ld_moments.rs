@@ -348,7 +348,7 @@ impl SitePairValue for LdMoments {
         let least: Vec<[usize; 2]> = self.moments.iter().map(|moment| moment.least).collect();
         let (mut counts, mut varying, mut ends) = (vec![], vec![], vec![]);
         for group in groups {
-            let mut all = in_order(group.iter(copies));
+            let mut all = in_order(group, copies)?;
             let pairs = count_pairs(&all, copies, &self.edges, &least)?;
             for bin in 0..bins {
                 // There are fewer than 2^63 pairs.

@@ -79,7 +79,7 @@ impl SitePairValue for LdMomentsGenotypes {
         let number = groups.len();
         let (mut counts, mut sums) = (vec![], vec![]);
         for group in groups {
-            let all = in_order(group.iter(copies));
+            let all = in_order(group, copies)?;
             // An individual has two copies.
             let pairs = count_pairs(&all, copies, &self.edges, &[[2 * INDIVIDUALS, 0]])?;
             let varying: Vec<_> = all.into_iter().filter(|site| site.varies()).collect();

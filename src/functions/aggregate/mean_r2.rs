@@ -10,7 +10,7 @@ use datafusion::logical_expr::Documentation;
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::site_pair_sums::{AT_ONCE, Complete, OnePopulation, PairSums, floats};
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
-use super::site_sweep::Merge;
+use super::site_sweep::{Merge, read_records};
 use crate::counts::Level;
 use crate::counts::sites::{Copies, PairTotals, SiteRecords, SiteTerms};
 use crate::functions::numeric::FixedSum;
@@ -121,7 +121,7 @@ impl SitePairValue for MeanR2 {
         let (mut sites, mut ends) = (vec![], vec![]);
         for group in groups {
             // In any order: they have no positions.
-            sites.extend(group.iter(copies));
+            sites.append(&mut read_records(group, copies)?);
             ends.push(sites.len());
         }
         let sums: Vec<R2Sum> = OnePopulation::sums(&sites, &ends, &ALL_PAIRS, copies.first, level)?;

@@ -56,7 +56,7 @@ impl SitePairValue for MeanR2Genotypes {
     ) -> Result<ArrayRef> {
         let mut values = Vec::with_capacity(groups.len());
         for group in groups {
-            let sites = in_order(group.iter(copies));
+            let sites = in_order(group, copies)?;
             let positions = vec![0.0; sites.len()];
             let sums: Vec<R2Sum> =
                 GenotypePairs::sums(&sites, &positions, &ALL_PAIRS, copies.first, level)?;

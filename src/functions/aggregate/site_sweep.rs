@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use datafusion::common::Result;
 use parking_lot::Mutex;
 
-use crate::counts::sites::{BLOCK, Block, JointCounts, Ranges, SiteRecord};
+use crate::counts::sites::{
+    BLOCK, Block, Copies, JointCounts, Ranges, SiteRecord, SiteRecords, records,
+};
 use crate::counts::{CountError, Workers};
 use crate::functions::interrupt;
 
@@ -168,10 +170,39 @@ pub(super) fn no_counts() -> Box<JointCounts> {
     Box::new([[0; BLOCK]; BLOCK])
 }
 
+/// Sites in any order, read by the operator's threads.
+///
+/// # Errors
+/// If the query was stopped.
+pub(super) fn read_records(sites: &SiteRecords, copies: Copies) -> Result<Vec<SiteRecord<'_>>> {
+    let parts = sites.whole_parts();
+    if parts.len() < 2 {
+        return Ok(parts
+            .iter()
+            .flat_map(|part| records(part, copies))
+            .collect());
+    }
+    let of_parts = Mutex::new(vec![vec![]; parts.len()]);
+    let read = interrupt::with_workers(|workers| {
+        workers.each(parts.iter().enumerate(), |(at, part)| {
+            let read: Vec<SiteRecord<'_>> = records(part, copies).collect();
+            if let Some(of_part) = of_parts.lock().get_mut(at) {
+                *of_part = read;
+            }
+            Ok(())
+        })
+    });
+    read.map_err(|_| interrupt::stopped())?;
+    Ok(of_parts.into_inner().concat())
+}
+
 /// Sites in the order in which they are compared: by position, and those at one position by their bits, since a group does not know the
 /// order of its rows.
-pub(super) fn in_order<'a>(records: impl Iterator<Item = SiteRecord<'a>>) -> Vec<SiteRecord<'a>> {
-    let mut records: Vec<SiteRecord<'a>> = records.collect();
+///
+/// # Errors
+/// If the query was stopped.
+pub(super) fn in_order<'a>(sites: &'a SiteRecords, copies: Copies) -> Result<Vec<SiteRecord<'a>>> {
+    let mut records = read_records(sites, copies)?;
     let order = |one: &SiteRecord<'a>, other: &SiteRecord<'a>| {
         let positions = one.position.total_cmp(&other.position);
         positions.then_with(|| one.words.cmp(other.words))
@@ -180,7 +211,7 @@ pub(super) fn in_order<'a>(records: impl Iterator<Item = SiteRecord<'a>>) -> Vec
         // What partitions have is in order for the most part, which this sort makes use of.
         records.sort_by(order);
     }
-    records
+    Ok(records)
 }
 
 #[cfg(test)]

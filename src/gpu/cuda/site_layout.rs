@@ -9,8 +9,8 @@ use crate::gpu::site_abi::{MOST_COPIES, SITE_MATRICES, SITE_SUMS};
 const UNITS_BYTES: usize = 64 << 20;
 /// Bytes of the bounds of a job's bins.
 const BOUNDS_BYTES: usize = 64 << 20;
-/// Bytes of the counts of the tiles that are counted at a time: they should stay in the cache.
-const COUNTS_BYTES: usize = 40 << 20;
+/// Bytes of the counts of the tiles that are counted at a time: they should stay in the cache, and be some for each multiprocessor.
+const COUNTS_BYTES: usize = 26 << 20;
 /// Bytes of the sums.
 const SUMS_BYTES: usize = 256 << 20;
 /// Sites past the last that a tile may read.
