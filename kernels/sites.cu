@@ -223,7 +223,7 @@ struct VczBinRows {
     double inverse;      // of a lane's row
 };
 
-// The number of another lane.
+// The value of x in another lane.
 VCZ_DEVICE double vcz_of_lane(double x, u32 lane) {
     union {
         double x;

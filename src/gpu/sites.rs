@@ -16,6 +16,8 @@ use crate::gpu::error::GpuError;
 const STREAMS: usize = 4;
 /// Jobs of a stream at least, if there are enough sites.
 const JOBS: usize = 4;
+/// Pairs of a job at most, if no call is missing: a device that needs a minute for what it was given counts as lost.
+const MOST_PAIRS: usize = 1 << 31;
 /// First sites of a job at least.
 const FEWEST_ROWS: usize = 4 * 1024;
 /// The number of pairs is estimated from one of so many sites.
@@ -64,7 +66,13 @@ impl SiteDevice for GpuPairs {
         };
         let least = |of: fn(&SiteLayout) -> usize| layouts.iter().map(of).min().unwrap_or(0);
         let mut totals = vec![PairTotals::default(); pairs.ends.len() * pairs.bins()];
-        let jobs = jobs(pairs, least(SiteLayout::rows), least(SiteLayout::sites));
+        let rows = least(SiteLayout::rows);
+        let most_pairs = match layouts.iter().any(SiteLayout::has_missing) {
+            true => MOST_PAIRS / 4,
+            false => MOST_PAIRS,
+        };
+        let most_sites = rows.saturating_add((most_pairs / rows.max(1)).max(rows));
+        let jobs = jobs(pairs, rows, least(SiteLayout::sites).min(most_sites));
         if jobs.is_empty() {
             return Ok(Some(totals));
         }
@@ -90,15 +98,24 @@ impl SiteDevice for GpuPairs {
             let (Some(device), Some(layout)) = (self.devices.get(at), layouts.get(at)) else {
                 return Err(GpuError::from("there is no GPU").into());
             };
+            let next = || jobs.get(next.fetch_add(1, Ordering::Relaxed));
+            let Some(mut job) = next() else {
+                return Ok(());
+            };
             let mut of_stream = SiteSums::try_new(device, *layout, &self.staging)?;
-            while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            loop {
                 if is_failed.load(Ordering::Relaxed) {
                     return Ok(());
                 }
                 workers.check()?;
                 of_stream.add(pairs, job, workers)?;
+                match next() {
+                    Some(other) => job = other,
+                    None => break,
+                }
             }
-            of_stream.take(&mut sums.lock())?;
+            let parts = of_stream.take(workers)?;
+            parts.add_to(&mut sums.lock());
             Ok(())
         };
         workers.each(0..streams, |stream| match run(stream) {

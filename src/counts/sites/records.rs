@@ -158,7 +158,9 @@ impl SiteRecords {
         push(&mut self.words, position, bits);
         self.rows += 1;
         if self.words.len() >= PART_WORDS {
-            let part = std::mem::take(&mut self.words);
+            // Sites that come in such numbers will fill another part, too.
+            let next = Vec::with_capacity(PART_WORDS + PART_WORDS / 8);
+            let part = std::mem::replace(&mut self.words, next);
             self.shared.push_back(part.into());
         }
     }
@@ -166,16 +168,25 @@ impl SiteRecords {
     /// Adds the records of `words`, one of the [`parts`](Self::parts) of others; `false` if they are not of these copies.
     pub(crate) fn extend(&mut self, words: ScalarBuffer<u64>, copies: Copies) -> bool {
         let (mut rest, mut rows) = (words.as_ref(), 0);
+        let (mut begin, mut parts) = (0, vec![]);
         while !rest.is_empty() {
+            let end = words.len() - rest.len();
+            if end - begin >= PART_WORDS {
+                parts.push(words.slice(begin, end - begin));
+                begin = end;
+            }
             match first(rest, copies) {
                 Some((_, others)) => rest = others,
                 None => return false,
             }
             rows += 1;
         }
-        match words.len() < SHARED_WORDS || self.removed > 0 {
-            true => self.words.extend_from_slice(&words),
-            false => self.shared.push_back(words),
+        parts.push(words.slice(begin, words.len() - begin));
+        // A part of a much larger buffer would keep all of it.
+        let is_most = size_of_val(words.as_ref()) >= words.inner().capacity() / 2;
+        match is_most && words.len() >= SHARED_WORDS && self.removed == 0 {
+            true => self.shared.extend(parts),
+            false => self.words.extend_from_slice(&words),
         }
         self.rows += rows;
         true
@@ -219,13 +230,13 @@ impl SiteRecords {
     }
 
     /// The records, see [`whole_parts`](Self::whole_parts).
+    #[cfg(test)]
     pub(crate) fn iter(&self, copies: Copies) -> impl Iterator<Item = SiteRecord<'_>> {
         let parts = self.whole_parts().into_iter();
         parts.flat_map(move |part| records(part, copies))
     }
 
-    /// The words of all records in parts of whole records. Those that were added or merged together follow each other, and of these those with
-    /// the first position come first.
+    /// The words of all records, in parts of whole records. Parts are sorted by the position of their first record.
     pub(crate) fn whole_parts(&self) -> Vec<&[u64]> {
         let mut parts: Vec<&[u64]> = self.shared.iter().map(|part| part.as_ref()).collect();
         parts.push(&self.words);

@@ -104,6 +104,7 @@ pub(super) fn count_pairs(
         workers.each(parts, |begin| {
             let mut of_part = vec![0u64; bins];
             let mut bounds = Bounds::new(&of_good, edges);
+            bounds.begin_at(begin);
             for site in begin..of_good.len().min(begin + PART) {
                 let bounds = bounds.of(site);
                 let starts = bounds.iter().zip(bounds.iter().skip(1));

@@ -12,7 +12,7 @@ use super::ld_bins::{ARGUMENTS, coerce, count_pairs, edges};
 use super::mean_r2::R2Sum;
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::site_pair_sums::{
-    AT_ONCE, Complete, EXACT_COPIES, MOMENT_COPIES, OnePopulation, PairSums, Quotients, floats,
+    AT_ONCE, Complete, EXACT_COPIES, MOMENT_COPIES, PairSums, Quotients, floats, sums_of_groups,
     wide,
 };
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
@@ -149,20 +149,17 @@ impl SitePairValue for LdDecay {
         let mut means: [Vec<Option<f64>>; 2] = Default::default();
         let mut sums: [Vec<f64>; 2] = Default::default();
         let denominator = falling_4(copies.first as f64);
-        let (mut varying, mut ends, mut pairs) = (vec![], vec![], vec![]);
-        for group in groups {
-            let mut all = in_order(group, copies)?;
-            let of_group = count_pairs(&all, copies, &self.edges, &[[MOMENT_COPIES as usize, 0]])?;
+        let mut pairs = vec![];
+        let varying_of = |group| {
+            let mut sites = in_order(group, copies)?;
+            let of_group =
+                count_pairs(&sites, copies, &self.edges, &[[MOMENT_COPIES as usize, 0]])?;
             pairs.extend(of_group.into_iter().flatten());
-            all.retain(SiteRecord::varies);
-            match varying.is_empty() {
-                true => varying = all,
-                false => varying.append(&mut all),
-            }
-            ends.push(varying.len());
-        }
+            sites.retain(SiteRecord::varies);
+            Ok(sites)
+        };
         let of_bins: Vec<DecaySums> =
-            OnePopulation::sums(&varying, &ends, &self.edges, copies.first, level)?;
+            sums_of_groups(groups.map(varying_of), &self.edges, copies.first, level)?;
         for (bin, pairs) in of_bins.iter().zip(pairs) {
             // There are fewer than 2^63 pairs.
             wholes[0].push(pairs as i64);

@@ -12,7 +12,7 @@ use datafusion::logical_expr::Documentation;
 use super::ld_bins::{ARGUMENTS, coerce, count_pairs, edges};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::site_pair_sums::{
-    AT_ONCE, Complete, EXACT_COPIES, MOMENT_COPIES, OnePopulation, PairSums, Quotients, wide,
+    AT_ONCE, Complete, EXACT_COPIES, MOMENT_COPIES, PairSums, Quotients, sums_of_groups, wide,
 };
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
 use super::site_sweep::{Merge, Tiles, clip, in_order, load, merge_all, no_counts, sweep};
@@ -166,7 +166,7 @@ struct TwoPopulations<'a> {
     copies: [u32; 2],
     first: [Block; 2],
     second: [Block; 2],
-    /// For each population, as in [`OnePopulation`].
+    /// For each population, as in `OnePopulation`.
     counts: [[Box<JointCounts>; 4]; 2],
     sums: Vec<[Quotients; MOMENTS]>,
 }
@@ -269,30 +269,6 @@ impl Tiles for TwoPopulations<'_> {
 }
 
 impl LdMoments {
-    /// The sums of each bin of each group.
-    fn sums(
-        &self,
-        sites: &[SiteRecord<'_>],
-        ends: &[usize],
-        copies: Copies,
-        level: Level,
-    ) -> Result<Vec<f64>> {
-        let Some(second) = copies.second else {
-            let of_bins: Vec<MomentSums> =
-                OnePopulation::sums(sites, ends, &self.edges, copies.first, level)?;
-            let below = falling_4(copies.first as f64);
-            let sums = of_bins.iter().flat_map(|sums| sums.0);
-            return Ok(sums.map(|sum| sum.total(below)).collect());
-        };
-        let starts = std::iter::once(0).chain(ends.iter().copied());
-        let mut values = vec![];
-        for (start, end) in starts.zip(ends.iter().copied()) {
-            let sites = sites.get(start..end).unwrap_or_default();
-            values.append(&mut self.sums_of_two(sites, copies.first, second, level)?);
-        }
-        Ok(values)
-    }
-
     /// The sums of each bin of a group, of two populations.
     fn sums_of_two(
         &self,
@@ -346,22 +322,34 @@ impl SitePairValue for LdMoments {
     ) -> Result<ArrayRef> {
         let (number, bins) = (groups.len(), self.edges.len() - 1);
         let least: Vec<[usize; 2]> = self.moments.iter().map(|moment| moment.least).collect();
-        let (mut counts, mut varying, mut ends) = (vec![], vec![], vec![]);
-        for group in groups {
-            let mut all = in_order(group, copies)?;
-            let pairs = count_pairs(&all, copies, &self.edges, &least)?;
+        let mut counts = vec![];
+        let varying_of = |group| {
+            let mut sites = in_order(group, copies)?;
+            let pairs = count_pairs(&sites, copies, &self.edges, &least)?;
             for bin in 0..bins {
                 // There are fewer than 2^63 pairs.
                 counts.extend(pairs.iter().map(|of_bins| of_bins[bin] as i64));
             }
-            all.retain(SiteRecord::varies);
-            match varying.is_empty() {
-                true => varying = all,
-                false => varying.append(&mut all),
+            sites.retain(SiteRecord::varies);
+            Ok(sites)
+        };
+        let varying = groups.map(varying_of);
+        let mut sums: Vec<f64> = vec![];
+        match copies.second {
+            None => {
+                let of_bins: Vec<MomentSums> =
+                    sums_of_groups(varying, &self.edges, copies.first, level)?;
+                let below = falling_4(copies.first as f64);
+                let all = of_bins.iter().flat_map(|sums| sums.0);
+                sums.extend(all.map(|sum| sum.total(below)));
             }
-            ends.push(varying.len());
+            Some(second) => {
+                for group in varying {
+                    let group = group?;
+                    sums.append(&mut self.sums_of_two(&group, copies.first, second, level)?);
+                }
+            }
         }
-        let sums = self.sums(&varying, &ends, copies, level)?;
         let names: Vec<&str> = self.moments.iter().map(|moment| moment.name).collect();
         long_rows(&self.edges, &names, number, counts, sums)
     }

@@ -8,7 +8,7 @@ use crate::counts::{CountError, Workers};
 use crate::functions::numeric::FixedSum;
 use crate::functions::numeric::two_sites::{TwoSites, d_prime, falling_4, inverse_spread, r2_term};
 
-/// Without a device.
+/// Plain loops in place of a device.
 #[derive(Debug, Default)]
 pub(super) struct PlainSites {
     /// How many times it was asked for sums.

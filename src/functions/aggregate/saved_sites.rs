@@ -65,11 +65,15 @@ impl Saver {
             }
         }
         self.words.extend_from_slice(words);
-        self.push_empty();
+        self.end_state();
     }
 
     /// Saves the state of nothing.
     pub(super) fn push_empty(&mut self) {
+        self.end_state();
+    }
+
+    fn end_state(&mut self) {
         self.words_end.push(self.words.len());
         self.parts_end.push(self.parts.len());
     }

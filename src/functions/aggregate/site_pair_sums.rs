@@ -95,8 +95,55 @@ pub(super) trait PairSums: Clone + Default + Send + Merge {
     fn add_pair(&mut self, sites: TwoSites<u32>);
 }
 
+/// The sums of each bin over the pairs of sites within each group, those of one group after the other. The sites of each group are in
+/// the order in which they are compared.
+///
+/// # Errors
+/// If the query was stopped, and those of devices and of `groups`.
+pub(super) fn sums_of_groups<'a, S: PairSums>(
+    groups: impl Iterator<Item = Result<Vec<SiteRecord<'a>>>>,
+    edges: &[f64],
+    copies: usize,
+    level: Level,
+) -> Result<Vec<S>> {
+    let mut all = vec![];
+    let current = Interrupt::current();
+    let Some(device) = current.site_device() else {
+        for group in groups {
+            all.append(&mut OnePopulation::sums(&group?, edges, copies, level)?);
+        }
+        return Ok(all);
+    };
+    // A device gets all groups together, since one may have few pairs.
+    let (mut sites, mut ends) = (vec![], vec![]);
+    for group in groups {
+        let mut group = group?;
+        match sites.is_empty() {
+            true => sites = group,
+            false => sites.append(&mut group),
+        }
+        ends.push(sites.len());
+    }
+    let pairs = SitePairs {
+        copies,
+        terms: S::TERMS,
+        sites: &sites,
+        ends: &ends,
+        edges,
+    };
+    let totals = interrupt::with_workers(|workers| device.pair_sums(&pairs, workers));
+    if let Some(totals) = counted("sums over pairs of sites", totals)? {
+        return Ok(totals.iter().map(S::of_device).collect());
+    }
+    for group in pairs.groups() {
+        let records = sites.get(group).unwrap_or_default();
+        all.append(&mut OnePopulation::sums(records, edges, copies, level)?);
+    }
+    Ok(all)
+}
+
 /// The pairs of one population's sites.
-pub(super) struct OnePopulation<'a, S> {
+struct OnePopulation<'a, S> {
     records: &'a [SiteRecord<'a>],
     level: Level,
     first: Block,
@@ -118,43 +165,21 @@ fn inverses(block: &Block) -> [f64; BLOCK] {
 }
 
 impl<'a, S: PairSums> OnePopulation<'a, S> {
-    /// The sums of each bin over the pairs of sites within each group, those of one group after the other. The sites of a group are in the
-    /// order in which they are compared, and it ends before `ends`.
-    ///
-    /// # Errors
-    /// If the query was stopped, and those of devices.
-    pub(super) fn sums(
-        sites: &'a [SiteRecord<'a>],
-        ends: &[usize],
+    /// The sums of each bin over the pairs of sites of a group, which are in the order in which they are compared.
+    fn sums(
+        records: &'a [SiteRecord<'a>],
         edges: &[f64],
         copies: usize,
         level: Level,
     ) -> Result<Vec<S>> {
-        let pairs = SitePairs {
-            copies,
-            terms: S::TERMS,
-            sites,
-            ends,
-            edges,
-        };
-        if let Some(device) = Interrupt::current().site_device() {
-            let totals = interrupt::with_workers(|workers| device.pair_sums(&pairs, workers));
-            if let Some(totals) = counted("sums over pairs of sites", totals)? {
-                return Ok(totals.iter().map(S::of_device).collect());
-            }
-        }
-        let mut all = Vec::with_capacity(ends.len() * pairs.bins());
-        for group in pairs.groups() {
-            let records = sites.get(group).unwrap_or_default();
-            let positions: Vec<f64> = records.iter().map(|site| site.position).collect();
-            let mut sums = vec![S::default(); pairs.bins()];
-            let start = || Self::new(records, copies, pairs.bins(), level);
-            sweep(&positions, edges, start, |tiles| {
-                merge_all(&mut sums, &tiles.sums)
-            })?;
-            all.append(&mut sums);
-        }
-        Ok(all)
+        let positions: Vec<f64> = records.iter().map(|site| site.position).collect();
+        let bins = edges.len().saturating_sub(1);
+        let mut sums = vec![S::default(); bins];
+        let start = || Self::new(records, copies, bins, level);
+        sweep(&positions, edges, start, |tiles| {
+            merge_all(&mut sums, &tiles.sums)
+        })?;
+        Ok(sums)
     }
 
     fn new(records: &'a [SiteRecord<'a>], copies: usize, bins: usize, level: Level) -> Self {

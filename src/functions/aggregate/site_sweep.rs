@@ -29,6 +29,16 @@ impl<'a> Bounds<'a> {
         }
     }
 
+    /// Finds the bounds for a site, so that they need not be found for those before it.
+    pub(super) fn begin_at(&mut self, site: usize) {
+        let others = self.positions.get(site + 1..).unwrap_or_default();
+        if let Some(position) = self.positions.get(site) {
+            for (next, edge) in self.next.iter_mut().zip(self.edges) {
+                *next = site + 1 + others.partition_point(|other| other - position < *edge);
+            }
+        }
+    }
+
     /// The bounds for a site, which is not before that of the last call: for each edge, the first site after it at that distance or
     /// more.
     pub(super) fn of(&mut self, site: usize) -> &[usize] {
@@ -193,7 +203,11 @@ pub(super) fn read_records(sites: &SiteRecords, copies: Copies) -> Result<Vec<Si
         })
     });
     read.map_err(|_| interrupt::stopped())?;
-    Ok(of_parts.into_inner().concat())
+    let mut all = Vec::with_capacity(sites.len());
+    for mut part in of_parts.into_inner() {
+        all.append(&mut part);
+    }
+    Ok(all)
 }
 
 /// Sites in the order in which they are compared: by position, and those at one position by their bits, since a group does not know the

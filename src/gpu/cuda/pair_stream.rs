@@ -322,6 +322,28 @@ impl PairStream {
         Err(format!("GPU {ordinal} did not respond for {seconds} s").into())
     }
 
+    /// Waits for everything that was enqueued, and calls `check` meanwhile.
+    ///
+    /// # Errors
+    /// That of `check`, and the error of the driver.
+    pub(super) fn wait_and_check<E: From<GpuError>>(
+        &mut self,
+        check: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let event = self.event()?;
+        self.events.push(event);
+        // SAFETY: event and stream are this stream's.
+        let recorded = unsafe { result::event::record(event, self.stream) };
+        recorded.map_err(|error| self.failed(&error))?;
+        let begin = Instant::now();
+        while !self.has_passed(event)? {
+            check()?;
+            self.check_time(begin)?;
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
     /// Waits for everything that was enqueued.
     ///
     /// # Errors

@@ -95,6 +95,11 @@ impl SiteLayout {
         })
     }
 
+    /// Whether calls are missing at some site.
+    pub fn has_missing(&self) -> bool {
+        self.has_missing
+    }
+
     /// First sites of a job at most.
     pub fn rows(&self) -> usize {
         self.rows

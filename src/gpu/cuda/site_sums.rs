@@ -3,6 +3,7 @@
 //! For each job, bits of sites are copied in the layout of units (`kernels/pairs.cuh`), with a bit for each copy. Then, for some tiles at a
 //! time, kernels count the copies of pairs and add up their terms. Invariant: sums are kept as two numbers of 64 bits, which cannot overflow.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::thread;
 
@@ -103,18 +104,38 @@ impl SiteSums {
         job: &SiteJob,
         workers: &Workers<'_>,
     ) -> Result<(), SiteError> {
-        let tiles = tiles(pairs, job, self.layout.tile);
+        let mut tiles = tiles(pairs, job, self.layout.tile);
         if tiles.is_empty() {
             return Ok(());
         }
         let parts = job.parts();
-        let is_missing = |site: &SiteRecord<'_>| site.called[0].is_some();
-        let sites_of = |part: &(std::ops::Range<usize>, usize)| {
-            pairs.sites.get(part.0.clone()).unwrap_or_default()
+        let sites_of =
+            |part: &(Range<usize>, usize)| pairs.sites.get(part.0.clone()).unwrap_or_default();
+        // For each site, how many of those before it have missing calls.
+        let mut missing = vec![0u32; job.len() + 1];
+        for part in &parts {
+            for (at, site) in sites_of(part).iter().enumerate() {
+                missing[part.1 + at + 1] = u32::from(site.called[0].is_some());
+            }
+        }
+        let mut sum = 0;
+        for of_site in &mut missing {
+            sum += *of_site;
+            *of_site = sum;
+        }
+        let has_missing = sum > 0;
+        let [rows, columns] = self.layout.tile;
+        let is_complete = |from: u32, length: usize| {
+            let last = missing.len() - 1;
+            let from = (from as usize).min(last);
+            missing[from] == missing[last.min(from + length)]
         };
-        let has_missing = parts
-            .iter()
-            .any(|part| sites_of(part).iter().any(is_missing));
+        // Tiles without missing calls first: they take one product.
+        let tile_has_missing = |tile: &abi::PairTile| {
+            !(is_complete(tile.row, rows) && is_complete(tile.column, columns))
+        };
+        tiles.sort_by_key(tile_has_missing);
+        let complete = tiles.partition_point(|tile| !tile_has_missing(tile));
         let mut alternates = vec![0u32; job.len()];
         for part in &parts {
             let of_part = alternates.get_mut(part.1..).unwrap_or_default();
@@ -132,7 +153,9 @@ impl SiteSums {
         }
         // SAFETY: the buffer has room for them.
         unsafe { self.stream.copy(self.tables.address(), tables) }?;
-        self.sum(job, &places, tiles.len(), has_missing)?;
+        self.prepare(job, &places)?;
+        self.sum(job, &places, 0..complete, false)?;
+        self.sum(job, &places, complete..tiles.len(), true)?;
         Ok(())
     }
 
@@ -239,27 +262,18 @@ impl SiteSums {
         (words, places)
     }
 
-    /// Enqueues the sums of a job whose sites and tables were copied.
-    fn sum(
-        &mut self,
-        job: &SiteJob,
-        places: &Places,
-        n_tiles: usize,
-        has_missing: bool,
-    ) -> Result<(), GpuError> {
+    /// Enqueues the bounds of the bins of a job whose sites and tables were copied.
+    fn prepare(&mut self, job: &SiteJob, places: &Places) -> Result<(), GpuError> {
         let device = Arc::clone(&self.stream.device);
-        let (counting, kernels) = (device.pair_kernels()?, device.site_kernels()?);
         let layout = self.layout;
-        let table = |place: usize| self.tables.address() + (place * size_of::<u64>()) as u64;
-        let inverses = self.derived.address();
         // Casts of numbers that the layout has checked.
         let bounds = site_abi::SiteBounds {
-            positions: table(places.positions),
-            ends: table(places.ends),
-            edges: table(places.edges),
-            alternates: table(places.alternates),
-            inverses,
-            bounds: inverses + (layout.sites * size_of::<f64>()) as u64,
+            positions: self.table(places.positions),
+            ends: self.table(places.ends),
+            edges: self.table(places.edges),
+            alternates: self.table(places.alternates),
+            inverses: self.derived.address(),
+            bounds: self.bounds(),
             n_sites: job.len() as u32,
             n_rows: job.rows.len() as u32,
             n_edges: layout.n_edges as u32,
@@ -267,12 +281,34 @@ impl SiteSums {
             copies: layout.copies as u32,
             pad: 0,
         };
+        let kernel = device.site_kernels()?.bounds;
         let blocks = device.multiprocessors * SUM_BLOCKS;
         // SAFETY: the buffers are those of the layout.
-        unsafe {
-            self.stream
-                .launch(kernels.bounds, blocks, THREADS, 0, &bounds)
-        }?;
+        unsafe { self.stream.launch(kernel, blocks, THREADS, 0, &bounds) }
+    }
+
+    /// Where a table begins on the device.
+    fn table(&self, place: usize) -> u64 {
+        self.tables.address() + (place * size_of::<u64>()) as u64
+    }
+
+    /// Where the bounds of bins begin on the device, after the inverse spreads.
+    fn bounds(&self) -> u64 {
+        self.derived.address() + (self.layout.sites * size_of::<f64>()) as u64
+    }
+
+    /// Enqueues the sums over some tiles of a job.
+    fn sum(
+        &mut self,
+        job: &SiteJob,
+        places: &Places,
+        all: Range<usize>,
+        has_missing: bool,
+    ) -> Result<(), GpuError> {
+        let device = Arc::clone(&self.stream.device);
+        let (counting, kernels) = (device.pair_kernels()?, device.site_kernels()?);
+        let layout = self.layout;
+        let blocks = device.multiprocessors * SUM_BLOCKS;
         let [alternate, called] = [0, 1].map(|at: usize| self.units[at].address());
         let matrices: &[[u64; 2]] = match has_missing {
             true => &[
@@ -284,12 +320,12 @@ impl SiteSums {
             false => &[[alternate, alternate]],
         };
         let matrix = layout.matrix();
-        for begin in (0..n_tiles).step_by(layout.tiles) {
-            let tiles = n_tiles.min(begin + layout.tiles) - begin;
-            let tiles_at = table(places.tiles + begin);
+        for begin in all.clone().step_by(layout.tiles) {
+            let tiles = all.end.min(begin + layout.tiles) - begin;
+            let tiles_at = self.table(places.tiles + begin);
             for (at, [units, seconds]) in matrices.iter().enumerate() {
                 let counts = at * matrix * size_of::<u16>();
-                let job = site_abi::SiteCounts {
+                let counting_job = site_abi::SiteCounts {
                     gram: abi::Gram {
                         units: *units,
                         counts: self.counts.address() + counts as u64,
@@ -309,31 +345,40 @@ impl SiteSums {
                     match counting.hopper {
                         Some([_, _, kernel]) => {
                             let (threads, shared) = (abi::HOPPER_THREADS, abi::HOPPER_SHARED);
-                            self.stream
-                                .launch(kernel, tiles.min(most), threads, shared, &job)
+                            self.stream.launch(
+                                kernel,
+                                tiles.min(most),
+                                threads,
+                                shared,
+                                &counting_job,
+                            )
                         }
-                        None => self
-                            .stream
-                            .launch(counting.site_counts, tiles, THREADS, 0, &job),
+                        None => self.stream.launch(
+                            counting.site_counts,
+                            tiles,
+                            THREADS,
+                            0,
+                            &counting_job,
+                        ),
                     }?;
                 }
             }
             let sums = site_abi::SitePairs {
                 tiles: tiles_at,
                 counts: self.counts.address(),
-                alternates: bounds.alternates,
-                inverses,
-                bounds: bounds.bounds,
-                bins: table(places.bins),
+                alternates: self.table(places.alternates),
+                inverses: self.derived.address(),
+                bounds: self.bounds(),
+                bins: self.table(places.bins),
                 sums: self.sums.address(),
                 matrix: matrix as u64,
                 n_tiles: tiles as u32,
                 rows: layout.tile[0] as u32,
                 columns: layout.tile[1] as u32,
-                n_rows: bounds.n_rows,
-                n_edges: bounds.n_edges,
+                n_rows: job.rows.len() as u32,
+                n_edges: layout.n_edges as u32,
                 n_bins: layout.n_bins as u32,
-                copies: bounds.copies,
+                copies: layout.copies as u32,
                 pad: 0,
             };
             let kernel = kernels.sums[layout.terms as usize][usize::from(has_missing)];
@@ -344,21 +389,33 @@ impl SiteSums {
         Ok(())
     }
 
-    /// Adds the sums of all pairs to `totals`.
+    /// The sums of all pairs, once the device has them.
     ///
     /// # Errors
-    /// Those of the device.
-    pub fn take(mut self, totals: &mut [PairTotals]) -> Result<(), GpuError> {
+    /// Those of the device, and [`SiteError::Stopped`].
+    pub fn take(mut self, workers: &Workers<'_>) -> Result<SumParts, SiteError> {
+        self.stream
+            .wait_and_check(|| workers.check().map_err(SiteError::from))?;
         let mut parts: Vec<u64> = vec![];
         let read = |_: usize, bytes: &[u8]| parts.extend_from_slice(bytemuck::cast_slice(bytes));
         let (from, bytes) = (self.sums.address(), self.layout.sums_bytes());
         // SAFETY: there are sums of this layout.
         unsafe { self.stream.fetch(from, bytes, read) }?;
-        for (total, parts) in totals.iter_mut().zip(parts.chunks_exact(2 * SITE_SUMS)) {
+        self.stream.log_times("sites");
+        Ok(SumParts(parts))
+    }
+}
+
+/// The sums of a stream, each of two parts.
+#[derive(Debug)]
+pub struct SumParts(Vec<u64>);
+
+impl SumParts {
+    /// Adds them to the sums of all bins.
+    pub fn add_to(&self, totals: &mut [PairTotals]) {
+        for (total, parts) in totals.iter_mut().zip(self.0.chunks_exact(2 * SITE_SUMS)) {
             add_total(total, parts);
         }
-        self.stream.log_times("sites");
-        Ok(())
     }
 }
 
