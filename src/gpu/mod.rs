@@ -14,7 +14,8 @@
 //! * `error`: why a device, a library or a chunk cannot be used.
 //! * `executor`: the trait that runs batches. `cuda` implements it with contexts, the kernels of `kernels/` and nvCOMP.
 //! * `pairs`: counts over pairs, which devices make of rows of bit-planes for aggregates.
-//! * `sites`: sums over pairs of sites. `site_jobs`: the parts in which a device computes them; `site_abi`: what kernels get.
+//! * `sites`: sums over pairs of sites. `site_jobs`: the parts in which a device computes them; `site_abi`: what kernels get; `site_error`: why
+//!   a device does not.
 //! * `direct`: files that devices read themselves (GPUDirect Storage).
 //! * `cost`: predicts whether a scan is faster on a GPU.
 //!
@@ -43,6 +44,7 @@ mod queue;
 mod queue_state;
 mod serve;
 mod site_abi;
+mod site_error;
 mod site_jobs;
 mod sites;
 mod slab;

@@ -146,7 +146,7 @@ mod tests {
                     for row in (tile.row as usize..job.rows.len()).take(rows) {
                         for column in (tile.column as usize..job.len()).take(columns) {
                             let (Some(one), Some(other)) = (at[row], at[column]) else { continue };
-                            if column >= job.first_column() && other > one {
+                            if column >= job.first_column() && other < job.seconds.end && other > one {
                                 covered[one * sites.len() + other] += 1;
                             }
                         }

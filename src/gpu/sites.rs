@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::cuda::{SiteLayout, SiteSums};
 use super::pairs::GpuPairs;
+use super::site_error::SiteError;
 use super::site_jobs::jobs;
 use crate::counts::sites::{PairTotals, SiteDevice, SitePairs};
 use crate::counts::{CountError, Workers};
@@ -137,26 +138,5 @@ impl SiteDevice for GpuPairs {
                 Ok(None)
             }
         }
-    }
-}
-
-/// Why sums are not computed.
-#[derive(Debug)]
-pub enum SiteError {
-    /// The device failed: the host can compute them.
-    Device(GpuError),
-    /// The query was stopped.
-    Stopped(CountError),
-}
-
-impl From<GpuError> for SiteError {
-    fn from(error: GpuError) -> Self {
-        Self::Device(error)
-    }
-}
-
-impl From<CountError> for SiteError {
-    fn from(error: CountError) -> Self {
-        Self::Stopped(error)
     }
 }

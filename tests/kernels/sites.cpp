@@ -80,8 +80,8 @@ struct Tile {
 void test() {
     const bool missing = below(2) == 0;
     // Whole numbers of more than VCZ_NARROW_COPIES copies have sums in two parts.
-    const u32 copies = (u32)(below(50) == 0 ? VCZ_MOST_COPIES : below(12) == 0 ? between(8190, 9000) : below(3) == 0 ? between(1, 1500) : between(1, 60));
-    const u32 sites = (u32)(copies > 9000 ? between(2, 5) : copies > 8000 ? between(2, 30) : between(2, below(3) == 0 ? 420 : 90));
+    const u32 copies = (u32)(below(100) == 0 ? VCZ_MOST_COPIES : below(12) == 0 ? between(8190, 9000) : below(3) == 0 ? between(1, 1500) : between(1, 60));
+    const u32 sites = (u32)(copies > 9000 ? between(2, 3) : copies > 8000 ? between(2, 30) : between(2, below(3) == 0 ? 420 : 90));
     std::vector<std::vector<bool>> alternate(sites, std::vector<bool>(copies)), called(sites, std::vector<bool>(copies, true));
     std::vector<u32> alternates(sites);
     for (u32 site = 0; site < sites; ++site) {

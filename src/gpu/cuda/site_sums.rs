@@ -18,8 +18,8 @@ use crate::counts::sites::{PairTotals, SitePairs, SiteRecord};
 use crate::gpu::abi;
 use crate::gpu::error::GpuError;
 use crate::gpu::site_abi::{self, SITE_SUMS};
+use crate::gpu::site_error::SiteError;
 use crate::gpu::site_jobs::{SiteJob, tiles};
-use crate::gpu::sites::SiteError;
 
 /// 64-bit words of a site in a step.
 const STEP_WORDS: usize = abi::UNIT_BYTES / size_of::<u64>();
