@@ -21,6 +21,10 @@ pub(crate) enum SiteTerms {
 
 /// Sites of groups, and the pairs within each group whose distance is in a bin.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(any(test, feature = "gpu")),
+    expect(dead_code, reason = "only devices read all of it")
+)]
 pub(crate) struct SitePairs<'a> {
     /// Copies of a site.
     pub(crate) copies: usize,
@@ -36,6 +40,7 @@ pub(crate) struct SitePairs<'a> {
 
 impl SitePairs<'_> {
     /// Bins of a group.
+    #[cfg(any(test, feature = "gpu"))]
     pub(crate) fn bins(&self) -> usize {
         self.edges.len().saturating_sub(1)
     }
