@@ -22,7 +22,7 @@ quietly "$build/emulated" "$@"
 g++ "${flags[@]}" "$here/pairs.cpp" -o "$build/pairs"
 quietly "$build/pairs" "${1:-6}" "${2:-1}"
 g++ "${flags[@]}" "$here/sites.cpp" -o "$build/sites"
-quietly "$build/sites" "${1:-30}" "${2:-1}"
+quietly "$build/sites" "${1:-8}" "${2:-1}"
 
 # libzstd, in the version that the program has: the sources that cargo fetched.
 version="$(sed -n '/^name = "zstd-sys"$/{n;s/^version = "\(.*\)"$/\1/p}' "$here/../../Cargo.lock")"
