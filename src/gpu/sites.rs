@@ -17,11 +17,11 @@ use crate::gpu::error::GpuError;
 const STREAMS: usize = 4;
 /// Jobs of a stream at least, if there are enough sites.
 const JOBS: usize = 4;
-/// Pairs of a job at most, if no call is missing: a device that needs a minute for what it was given counts as lost.
+/// About as many pairs has a job at most, if no call is missing: a device that needs a minute for what it was given counts as lost.
 const MOST_PAIRS: usize = 1 << 31;
 /// First sites of a job at least.
 const FEWEST_ROWS: usize = 4 * 1024;
-/// The number of pairs is estimated from one of so many sites.
+/// Numbers of pairs are estimated from one of so many sites.
 const SAMPLED: usize = 64;
 /// Copies of pairs from which on a GPU is faster than the host: some ten milliseconds of a thread.
 const FEWEST_COPIES: usize = 1 << 33;
@@ -67,13 +67,17 @@ impl SiteDevice for GpuPairs {
         };
         let least = |of: fn(&SiteLayout) -> usize| layouts.iter().map(of).min().unwrap_or(0);
         let mut totals = vec![PairTotals::default(); pairs.ends.len() * pairs.bins()];
-        let rows = least(SiteLayout::rows);
+        let sites = least(SiteLayout::sites);
         let most_pairs = match layouts.iter().any(SiteLayout::has_missing) {
             true => MOST_PAIRS / 4,
             false => MOST_PAIRS,
         };
-        let most_sites = rows.saturating_add((most_pairs / rows.max(1)).max(rows));
-        let jobs = jobs(pairs, rows, least(SiteLayout::sites).min(most_sites));
+        // Second sites of a first one in a job at most.
+        let sampled = (0..pairs.sites.len()).step_by(SAMPLED);
+        let seconds = sampled.map(|site| pairs.seconds_of(site).len()).max();
+        let seconds = seconds.unwrap_or(0).clamp(1, sites.max(1));
+        let rows = least(SiteLayout::rows).min((most_pairs / seconds).max(1));
+        let jobs = jobs(pairs, rows, sites);
         if jobs.is_empty() {
             return Ok(Some(totals));
         }
