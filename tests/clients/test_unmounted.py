@@ -20,6 +20,8 @@ pytestmark = pytest.mark.alone
 
 SQL = "SELECT sfs(call_genotype) AS sfs, count(*) AS n FROM t"
 MOMENTS = 10
+# Which array is read first is up to the runtime.
+MISSED = r"'t': array '\w+', chunk .* unmounted"
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +93,11 @@ def test_while_rows_are_read(stores, which, tmp_path):
         reader = result(server, sql)
         found = [reader.read_chunk().data]
         unmount(disk)
-        with pytest.raises(flight.FlightError, match="'t': array 'call_genotype', chunk .* unmounted"):
+        with pytest.raises(flight.FlightError, match=MISSED):
             while True:
                 found.append(reader.read_chunk().data)
         found = pyarrow.Table.from_batches(found)
         # Positions are 1, 2, …
         assert which or len(found) < len(right) and found == right.take(compute.subtract(found["variant_position"], 1))
-        with pytest.raises(flight.FlightError, match="'t': array 'call_genotype', chunk .* unmounted"):
+        with pytest.raises(flight.FlightError, match=MISSED):
             result(server, SQL).read_all()
