@@ -102,28 +102,71 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_site_bounds(VczSit
     }
 }
 
-// A lane's sums: halves of sums of quotients as doubles, which are exact for the 24 x 8 pairs of a tile that a lane has. `high` has the upper
-// halves of whole numbers if there are more than VCZ_NARROW_COPIES copies.
+// A lane's sums: whole numbers, of which `high` has the upper halves if there are more than VCZ_NARROW_COPIES copies, and the halves of the sums of
+// quotients.
 struct VczLaneSums {
     u32 defined;
-    double r2[2], d_prime[2], quotients[3][2];
+    i64 r2[2], d_prime[2], quotients[3][2];
     i64 whole[3], high[3];
 };
 
-// Adds a term in [-1, 1] as a multiple of 2^-90, truncated, in two halves.
-VCZ_DEVICE void vcz_add_fixed(double (&sums)[2], double term) {
-    const double whole = 6755399441055744.0;  // 1.5 * 2^52: a double of at most 2^51 is rounded by adding and subtracting it
-    const double scale = 35184372088832.0;    // 2^45
-    const double scaled = fabs(term) * scale, up = scaled + whole, high = up - whole;
-    const double rest = (scaled - high) * scale, down = rest + whole;
-    double low = down - whole;
-    if (low > rest) low -= 1.0;
-    sums[0] += term < 0.0 ? -high : high;
-    sums[1] += term < 0.0 ? -low : low;
+// 2^45, and the number whose sum with one of at most 2^51, or of at most 2^6, is rounded to a whole number, or to a multiple of 2^-45.
+#define VCZ_HALF_SCALE 35184372088832.0
+#define VCZ_TO_WHOLE 6755399441055744.0
+#define VCZ_TO_HALVES 192.0
+#define VCZ_MOST_TERMS 64
+
+// The bits of a double.
+union VczBits {
+    double number;
+    i64 bits;
+    struct {
+        u32 low, high;
+    } words;
+};
+
+// The sum of at most VCZ_MOST_TERMS terms in [-1, 1], as multiples of 2^-90: `high` counts 2^-45 and `low` 2^-90. Both hold a sum in the lowest
+// bits of a double, so that adding a term also rounds it.
+struct VczTermSum {
+    double high, low;
+};
+
+// Adds a term, which is given times 2^45: truncated to a multiple of 2^-90. Every step but the last is exact.
+template <bool IS_SIGNED>
+VCZ_DEVICE void vcz_add_term(VczTermSum& sum, double scaled) {
+    const double next = sum.high + scaled;
+    const double rest = scaled - (next - sum.high);
+    sum.high = next;
+    sum.low = IS_SIGNED && scaled < 0.0 ? __dadd_ru(sum.low, rest) : __dadd_rd(sum.low, rest);
+}
+
+// Adds a sum of terms to the halves of another.
+VCZ_DEVICE void vcz_add_terms(i64 (&to)[2], const VczTermSum& sum) {
+    VczBits high, low, to_whole, to_halves;
+    high.number = sum.high, low.number = sum.low, to_whole.number = VCZ_TO_WHOLE, to_halves.number = VCZ_TO_HALVES;
+    to[0] += high.bits - to_whole.bits;
+    to[1] += low.bits - to_halves.bits;
+}
+
+// x as a double. Conversions are slow.
+VCZ_DEVICE double vcz_to_double(i32 x) {
+    VczBits shifted;
+    shifted.words.low = (u32)x ^ 0x80000000, shifted.words.high = 0x43300000;
+    return shifted.number - 4503601774854144.0;  // 2^52 + 2^31
+}
+
+// A lane's sums of quotients over some rows.
+struct VczTermSums {
+    VczTermSum r2, d_prime, quotients[3];
+};
+
+VCZ_DEVICE void vcz_clear(VczTermSums& sums) {
+    const VczTermSum none = {VCZ_TO_WHOLE, VCZ_TO_HALVES};
+    sums = {none, none, {none, none, none}};
 }
 
 // Adds the whole number of a moment over n (n-1) (n-2) (n-3): as it is if all copies are called, else as a quotient.
-VCZ_DEVICE void vcz_add_moment(VczLaneSums& to, u32 moment, i64 number, i32 n, u32 copies) {
+VCZ_DEVICE void vcz_add_moment(VczLaneSums& to, VczTermSums& terms, u32 moment, i64 number, i32 n, u32 copies) {
     if ((u32)n == copies) {
         if (copies <= VCZ_NARROW_COPIES) {
             to.whole[moment] += number;
@@ -134,47 +177,46 @@ VCZ_DEVICE void vcz_add_moment(VczLaneSums& to, u32 moment, i64 number, i32 n, u
         return;
     }
     const double all = (double)n, below = all * (all - 1.0) * ((all - 2.0) * (all - 3.0));
-    vcz_add_fixed(to.quotients[moment], fmax(-1.0, fmin(1.0, (double)number / below)));
+    vcz_add_term<true>(terms.quotients[moment], fmax(-1.0, fmin(1.0, (double)number / below)) * VCZ_HALF_SCALE);
 }
 
-// Adds a pair of sites: `n` copies are called at both, of which `a` and `b` carry an alternate at one, and `x` at both. `inverse` is 0 where a
-// site does not vary among them.
+// Adds a pair of sites: `n` copies are called at both, of which `a` and `b` carry an alternate at one, and `x` at both. `inverse` is that of
+// a (n - a) b (n - b) times 2^45, or 0 where a site does not vary among them.
 template <u32 TERMS>
-VCZ_DEVICE void vcz_add_pair_terms(VczLaneSums& to, i32 n, i32 a, i32 b, i32 x, double inverse, u32 copies) {
+VCZ_DEVICE void vcz_add_pair_terms(VczLaneSums& to, VczTermSums& terms, i32 n, i32 a, i32 b, i32 x, double inverse, u32 copies) {
     const i32 delta = n * x - a * b;
+    const double d = vcz_to_double(delta);
     if (TERMS & VCZ_TERM_R2) {
-        const double d = (double)delta;
-        to.defined += inverse > 0.0;
-        vcz_add_fixed(to.r2, fmin(d * d * inverse, 1.0));
+        VczBits scaled;
+        scaled.number = d * d * inverse;
+        // At most 2^45, which rounding may have passed by some units in the last place.
+        if (scaled.words.high >= 0x42c00000) scaled.words.low = 0;
+        vcz_add_term<false>(terms.r2, scaled.number);
     }
     if (TERMS & VCZ_TERM_D_PRIME) {
         const i32 one = delta >= 0 ? a * (n - b) : a * b, other = delta >= 0 ? b * (n - a) : (n - a) * (n - b);
         const i32 most = one < other ? one : other;
-        vcz_add_fixed(to.d_prime, (double)delta / (double)(most > 1 ? most : 1));
+        vcz_add_term<true>(terms.d_prime, d / vcz_to_double(most > 1 ? most : 1) * VCZ_HALF_SCALE);
     }
     if ((TERMS & VCZ_TERM_MOMENTS) && n >= 4) {
         const i32 q = a + b - 2 * x;
         const i64 u = x * (n - a - b + x);
-        if (TERMS & VCZ_TERM_DD) vcz_add_moment(to, 0, (i64)delta * (delta + q - 1) - (n - 2) * u, n, copies);
+        if (TERMS & VCZ_TERM_DD) vcz_add_moment(to, terms, 0, (i64)delta * (delta + q - 1) - (n - 2) * u, n, copies);
         if (TERMS & VCZ_TERM_DZ) {
             const i32 factor = (n - 2 * a) * (n - 2 * b) + 2 * q - n - 2;
-            vcz_add_moment(to, 1, (i64)delta * factor + 4 * u, n, copies);
+            vcz_add_moment(to, terms, 1, (i64)delta * factor + 4 * u, n, copies);
         }
         if (TERMS & VCZ_TERM_PI2) {
             const i64 spreads = (i64)(a * (n - a)) * (b * (n - b));
-            vcz_add_moment(to, 2, spreads + (i64)delta * (3 * n - 1 - 2 * q) - (4 * n - 2) * u, n, copies);
+            vcz_add_moment(to, terms, 2, spreads + (i64)delta * (3 * n - 1 - 2 * q) - (4 * n - 2) * u, n, copies);
         }
     }
 }
 
+// The sum of every lane's x, which 64 bits hold.
 VCZ_DEVICE i64 vcz_warp_sum_64(i64 x) {
-#pragma unroll
-    for (u32 step = 16; step > 0; step >>= 1) {
-        const u32 from = vcz_lane() ^ step;
-        const u32 low = __shfl_sync(VCZ_ALL_LANES, (u32)x, from), high = __shfl_sync(VCZ_ALL_LANES, (u32)((u64)x >> 32), from);
-        x += (i64)((u64)high << 32 | low);
-    }
-    return x;
+    const i32 low = vcz_warp_sum((i32)(x & 0x3ffffff)), middle = vcz_warp_sum((i32)(x >> 26 & 0x3ffffff));
+    return (i64)low + ((i64)middle << 26) + (i64)((u64)vcz_warp_sum((i32)(x >> 52)) << 52);
 }
 
 // Adds the sum of every lane's x, and 2^32 times that of every lane's high, to a sum of a bin.
@@ -188,16 +230,17 @@ VCZ_DEVICE void vcz_flush_sum(u64* to, i64 x, i64 high, bool has_high) {
 }
 
 // The same of both halves.
-VCZ_DEVICE void vcz_flush_halves(u64* to, const double (&halves)[2]) {
-    vcz_flush_sum(to, (i64)halves[0], 0, false);
-    vcz_flush_sum(to + 2, (i64)halves[1], 0, false);
+VCZ_DEVICE void vcz_flush_halves(u64* to, const i64 (&halves)[2]) {
+    vcz_flush_sum(to, halves[0], 0, false);
+    vcz_flush_sum(to + 2, halves[1], 0, false);
 }
 
 // Adds the sums of a warp to those of a bin.
 template <u32 TERMS, bool MISSING>
 VCZ_DEVICE void vcz_flush_sums(const VczLaneSums& from, u64* to, u32 copies) {
     if (TERMS & VCZ_TERM_R2) {
-        vcz_flush_sum(to + 2 * VCZ_SUM_DEFINED, from.defined, 0, false);
+        const u32 defined = (u32)vcz_warp_sum((i32)from.defined);
+        if (vcz_lane() == 0) atomicAdd(to + 2 * VCZ_SUM_DEFINED, (u64)defined);
         vcz_flush_halves(to + 2 * VCZ_SUM_R2, from.r2);
     }
     if (TERMS & VCZ_TERM_D_PRIME) vcz_flush_halves(to + 2 * VCZ_SUM_D_PRIME, from.d_prime);
@@ -210,8 +253,11 @@ VCZ_DEVICE void vcz_flush_sums(const VczLaneSums& from, u64* to, u32 copies) {
     }
 }
 
-// Rows of a tile whose pairs are added up together, so that loads are on their way at the same time.
-#define VCZ_ROWS_AT_ONCE 4
+// Rows of a tile whose pairs are added up together, so that loads are on their way at the same time: LANE_ROWS of them by each lane, as many as
+// it has registers for. A row has few lanes, since a bin has few columns, and with more of them many would have no pair.
+#define VCZ_ROWS_AT_ONCE 24
+#define VCZ_LANE_ROWS(terms) ((terms) & VCZ_TERM_D_PRIME ? 3 : 6)
+#define VCZ_ROW_LANES(lane_rows) (32 * (lane_rows) / VCZ_ROWS_AT_ONCE)
 
 // Pairs of a bin in some rows of a tile.
 struct VczBinRows {
@@ -225,65 +271,114 @@ struct VczBinRows {
 
 // The value of x in another lane.
 VCZ_DEVICE double vcz_of_lane(double x, u32 lane) {
-    union {
-        double x;
-        u32 words[2];
-    } number = {x};
-    number.words[0] = __shfl_sync(VCZ_ALL_LANES, number.words[0], lane);
-    number.words[1] = __shfl_sync(VCZ_ALL_LANES, number.words[1], lane);
-    return number.x;
+    VczBits of;
+    of.number = x;
+    of.words.low = __shfl_sync(VCZ_ALL_LANES, of.words.low, lane);
+    of.words.high = __shfl_sync(VCZ_ALL_LANES, of.words.high, lane);
+    return of.number;
+}
+
+// The rows of a lane among VCZ_ROWS_AT_ONCE.
+template <u32 LANE_ROWS>
+struct VczLaneRows {
+    u32 at[LANE_ROWS];                       // where the counts of a row begin
+    u32 from[LANE_ROWS], length[LANE_ROWS];  // columns of the bin
+    i32 alternates[LANE_ROWS];
+    double inverses[LANE_ROWS];  // times 2^45
+    u32 varying;                 // rows with an inverse
+};
+
+// Adds a column's pairs with the rows of a lane; all are of the bin, or those that `rows` says.
+template <u32 TERMS, u32 LANE_ROWS>
+VCZ_DEVICE void vcz_add_column(const VczSitePairs& job, u32 site, const u16* counts, u32 column, bool is_whole, const VczLaneRows<LANE_ROWS>& rows,
+                               VczLaneSums& sums, VczTermSums& terms) {
+    i32 x[LANE_ROWS];
+#pragma unroll
+    for (u32 i = 0; i < LANE_ROWS; ++i) x[i] = __ldg(counts + (rows.at[i] + column));
+    const i32 n = (i32)job.copies, b = (i32)__ldg((const u32*)job.alternates + site);
+    const double inverse = TERMS & VCZ_TERM_R2 ? __ldg((const double*)job.inverses + site) : 0.0;
+    if (is_whole) {
+        if (inverse > 0.0) sums.defined += rows.varying;
+#pragma unroll
+        for (u32 i = 0; i < LANE_ROWS; ++i) {
+            vcz_add_pair_terms<TERMS>(sums, terms, n, rows.alternates[i], b, x[i], rows.inverses[i] * inverse, job.copies);
+        }
+        return;
+    }
+#pragma unroll
+    for (u32 i = 0; i < LANE_ROWS; ++i) {
+        if (column - rows.from[i] >= rows.length[i]) continue;
+        const double both = rows.inverses[i] * inverse;
+        sums.defined += both > 0.0;
+        vcz_add_pair_terms<TERMS>(sums, terms, n, rows.alternates[i], b, x[i], both, job.copies);
+    }
+}
+
+// The same where calls are missing.
+template <u32 TERMS, u32 LANE_ROWS>
+VCZ_DEVICE void vcz_add_missing_column(const VczSitePairs& job, const u16* counts, u32 column, const VczLaneRows<LANE_ROWS>& rows, VczLaneSums& sums,
+                                       VczTermSums& terms) {
+    i32 x[LANE_ROWS], a[LANE_ROWS], b[LANE_ROWS], n[LANE_ROWS];
+#pragma unroll
+    for (u32 i = 0; i < LANE_ROWS; ++i) {
+        const u16* const of_pair = counts + (rows.at[i] + column);
+        x[i] = __ldg(of_pair);
+        a[i] = __ldg(of_pair + job.matrix);
+        b[i] = __ldg(of_pair + 2 * job.matrix);
+        n[i] = __ldg(of_pair + 3 * job.matrix);
+    }
+#pragma unroll
+    for (u32 i = 0; i < LANE_ROWS; ++i) {
+        if (column - rows.from[i] >= rows.length[i]) continue;
+        double both = 0.0;
+        if (TERMS & VCZ_TERM_R2) both = vcz_inverse_spread(n[i], a[i]) * VCZ_HALF_SCALE * vcz_inverse_spread(n[i], b[i]);
+        sums.defined += both > 0.0;
+        vcz_add_pair_terms<TERMS>(sums, terms, n[i], a[i], b[i], x[i], both, job.copies);
+    }
 }
 
 // Adds up the pairs of the rows from `of.at` on, at most VCZ_ROWS_AT_ONCE.
 template <u32 TERMS, bool MISSING>
 VCZ_DEVICE void vcz_add_rows(const VczSitePairs& job, VczPairTile tile, const VczBinRows& of, VczLaneSums& sums) {
-    const u32* const alternates = (const u32*)job.alternates;
-    const double* const inverses = (const double*)job.inverses;
-    const u16* counts[VCZ_ROWS_AT_ONCE];
-    u32 from[VCZ_ROWS_AT_ONCE], to[VCZ_ROWS_AT_ONCE], first = job.columns, last = 0;
-    i32 a[VCZ_ROWS_AT_ONCE];
-    double inverse[VCZ_ROWS_AT_ONCE];
+    const u32 last_row = vcz_min(of.at + VCZ_ROWS_AT_ONCE, of.end) - 1;
+    const u16* const counts = (const u16*)job.counts + ((u64)of.index * job.rows + of.first_row) * job.columns;
+    constexpr u32 LANE_ROWS = VCZ_LANE_ROWS(TERMS), ROW_LANES = VCZ_ROW_LANES(LANE_ROWS);
+    VczLaneRows<LANE_ROWS> rows;
+    rows.varying = 0;
 #pragma unroll
-    for (u32 i = 0; i < VCZ_ROWS_AT_ONCE; ++i) {
-        const u32 row = vcz_min(of.at + i, of.end - 1);
-        from[i] = __shfl_sync(VCZ_ALL_LANES, of.from, row);
-        to[i] = __shfl_sync(VCZ_ALL_LANES, of.to, row);
-        if (of.at + i >= of.end) to[i] = from[i];
-        if (from[i] < to[i]) {
-            first = vcz_min(first, from[i]);
-            last = last > to[i] ? last : to[i];
-        }
-        counts[i] = (const u16*)job.counts + ((u64)of.index * job.rows + of.first_row + row) * job.columns;
-        a[i] = MISSING ? 0 : (i32)__shfl_sync(VCZ_ALL_LANES, of.alternates, row);
-        inverse[i] = MISSING || !(TERMS & VCZ_TERM_R2) ? 0.0 : vcz_of_lane(of.inverse, row);
+    for (u32 i = 0; i < LANE_ROWS; ++i) {
+        const u32 wanted = of.at + i * (32 / ROW_LANES) + vcz_lane() / ROW_LANES, row = vcz_min(wanted, last_row);
+        const u32 from = __shfl_sync(VCZ_ALL_LANES, of.from, row), to = __shfl_sync(VCZ_ALL_LANES, of.to, row);
+        rows.at[i] = row * job.columns;
+        rows.from[i] = from;
+        rows.length[i] = wanted == row ? to - from : 0;
+        rows.alternates[i] = MISSING ? 0 : (i32)__shfl_sync(VCZ_ALL_LANES, of.alternates, row);
+        rows.inverses[i] = MISSING || !(TERMS & VCZ_TERM_R2) ? 0.0 : vcz_of_lane(of.inverse, row) * VCZ_HALF_SCALE;
+        rows.varying += rows.inverses[i] > 0.0;
     }
-    for (u32 column = first + vcz_lane(); column < last; column += 32) {
-        i32 x[VCZ_ROWS_AT_ONCE];
-#pragma unroll
-        for (u32 i = 0; i < VCZ_ROWS_AT_ONCE; ++i) x[i] = __ldg(counts[i] + column);
-        if (MISSING) {
-            i32 of_first[VCZ_ROWS_AT_ONCE], of_second[VCZ_ROWS_AT_ONCE], n[VCZ_ROWS_AT_ONCE];
-#pragma unroll
-            for (u32 i = 0; i < VCZ_ROWS_AT_ONCE; ++i) {
-                of_first[i] = __ldg(counts[i] + job.matrix + column);
-                of_second[i] = __ldg(counts[i] + 2 * job.matrix + column);
-                n[i] = __ldg(counts[i] + 3 * job.matrix + column);
+    // Where a bin begins and ends ascends by row: columns of it in some row, and in all rows.
+    const u32 some_from = __shfl_sync(VCZ_ALL_LANES, of.from, of.at), some_to = __shfl_sync(VCZ_ALL_LANES, of.to, last_row);
+    const u32 all_from = __shfl_sync(VCZ_ALL_LANES, of.from, last_row), first_to = __shfl_sync(VCZ_ALL_LANES, of.to, of.at);
+    const u32 all_to = last_row - of.at + 1 == VCZ_ROWS_AT_ONCE ? first_to : 0;
+    for (u32 begin = some_from; begin < some_to;) {
+        const u32 end = vcz_min(some_to, begin + VCZ_MOST_TERMS / LANE_ROWS * ROW_LANES);
+        VczTermSums terms;
+        vcz_clear(terms);
+        for (; begin < end; begin += ROW_LANES) {
+            const u32 column = begin + vcz_lane() % ROW_LANES;
+            const bool is_whole = begin >= all_from && begin + ROW_LANES <= all_to;
+            if (!is_whole && column >= end) continue;
+            if (MISSING) {
+                vcz_add_missing_column<TERMS>(job, counts, column, rows, sums, terms);
+            } else {
+                vcz_add_column<TERMS>(job, tile.column + column, counts, column, is_whole, rows, sums, terms);
             }
+        }
+        if (TERMS & VCZ_TERM_R2) vcz_add_terms(sums.r2, terms.r2);
+        if (TERMS & VCZ_TERM_D_PRIME) vcz_add_terms(sums.d_prime, terms.d_prime);
 #pragma unroll
-            for (u32 i = 0; i < VCZ_ROWS_AT_ONCE; ++i) {
-                if (column < from[i] || column >= to[i]) continue;
-                const double both = TERMS & VCZ_TERM_R2 ? vcz_inverse_spread(n[i], of_first[i]) * vcz_inverse_spread(n[i], of_second[i]) : 0.0;
-                vcz_add_pair_terms<TERMS>(sums, n[i], of_first[i], of_second[i], x[i], both, job.copies);
-            }
-        } else {
-            const u32 second = tile.column + column;
-            const i32 b = (i32)__ldg(alternates + second);
-            const double of_second = TERMS & VCZ_TERM_R2 ? __ldg(inverses + second) : 0.0;
-#pragma unroll
-            for (u32 i = 0; i < VCZ_ROWS_AT_ONCE; ++i) {
-                if (column < from[i] || column >= to[i]) continue;
-                vcz_add_pair_terms<TERMS>(sums, (i32)job.copies, a[i], b, x[i], inverse[i] * of_second, job.copies);
-            }
+        for (u32 moment = 0; moment < 3; ++moment) {
+            if (MISSING && (TERMS & VCZ_TERM_DD << moment)) vcz_add_terms(sums.quotients[moment], terms.quotients[moment]);
         }
     }
     __syncwarp();

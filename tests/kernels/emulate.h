@@ -185,6 +185,12 @@ inline unsigned __shfl_sync(unsigned mask, unsigned x, unsigned lane) {
 // Threads run one after the other, and others while one waits.
 inline void __threadfence_block() {}
 inline void __nanosleep(unsigned) { emulate::sleep(); }
+// Sums that are rounded down and up.
+inline double __dadd_rd(double a, double b) {
+    const double sum = a + b, of_b = sum - a, error = (a - (sum - of_b)) + (b - of_b);
+    return error < 0 ? std::nextafter(sum, -INFINITY) : sum;
+}
+inline double __dadd_ru(double a, double b) { return -__dadd_rd(-a, -b); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }

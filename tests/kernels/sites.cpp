@@ -81,10 +81,17 @@ void test() {
     const bool missing = below(2) == 0;
     // Whole numbers of more than VCZ_NARROW_COPIES copies have sums in two parts.
     const u32 copies = (u32)(below(100) == 0 ? VCZ_MOST_COPIES : below(12) == 0 ? between(8190, 9000) : below(3) == 0 ? between(1, 1500) : between(1, 60));
-    const u32 sites = (u32)(copies > 9000 ? between(2, 3) : copies > 8000 ? between(2, 30) : between(2, below(3) == 0 ? 420 : 90));
+    // Sites that are all linked have the largest terms, and all of them may be in one bin.
+    const bool linked = below(3) == 0, together = linked && below(2) == 0 && copies < 100;
+    const u32 sites = (u32)(together ? between(250, 420) : copies > 9000 ? between(2, 3) : copies > 8000 ? between(2, 30) : between(2, below(3) == 0 ? 420 : 90));
     std::vector<std::vector<bool>> alternate(sites, std::vector<bool>(copies)), called(sites, std::vector<bool>(copies, true));
     std::vector<u32> alternates(sites);
     for (u32 site = 0; site < sites; ++site) {
+        if (linked && site > 0 && below(together ? 1000 : 40) != 0) {
+            const u32 like = (u32)below(site);
+            alternate[site] = alternate[like], called[site] = called[like], alternates[site] = alternates[like];
+            continue;
+        }
         const u64 percent = between(1, 99), uncalled = missing && below(3) != 0 ? below(70) : 0;
         do {
             alternates[site] = 0;
@@ -100,7 +107,7 @@ void test() {
     std::vector<double> positions(sites);
     u32 groups = 0;
     for (u32 begin = 0; begin < sites; ++groups) {
-        const u32 end = below(3) == 0 ? (u32)between(begin + 1, sites) : sites;
+        const u32 end = !together && below(3) == 0 ? (u32)between(begin + 1, sites) : sites;
         double position = (double)below(100);
         for (u32 site = begin; site < end; ++site) {
             position += below(3) == 0 ? 0.0 : (double)below(40) / 4;
@@ -111,12 +118,13 @@ void test() {
         begin = end;
     }
     std::vector<double> edges = {below(2) == 0 ? 0.0 : (double)below(20)};
-    const u64 bins = below(4) == 0 ? between(20, 80) : between(1, 6);
+    const u64 bins = together ? 1 : below(4) == 0 ? between(20, 80) : between(1, 6);
     while (edges.size() <= bins) edges.push_back(edges.back() + 0.25 + (double)below(bins > 6 ? 20 : 200) / 4);
-    if (below(3) == 0) edges.back() = std::numeric_limits<double>::infinity();
+    if (together) edges.front() = 0.0;
+    if (together || below(3) == 0) edges.back() = std::numeric_limits<double>::infinity();
     // First sites, and second sites after or among them.
-    const u32 first = (u32)below(sites), last = (u32)between(first + 1, sites);
-    const u32 from = (u32)between(first, sites), to = (u32)between(from, sites);
+    const u32 first = together ? 0 : (u32)below(sites), last = together ? sites : (u32)between(first + 1, sites);
+    const u32 from = together ? 0 : (u32)between(first, sites), to = together ? sites : (u32)between(from, sites);
     const u32 shift = from > last ? (last - first + 7) / 8 * 8 : from - first;  // where second sites begin in the numbering
     const u32 n_rows = last - first, n_sites = std::max(n_rows, shift + to - from);
     std::vector<u32> global(n_sites);
