@@ -14,27 +14,13 @@
 #include "sparse.cu"
 #include "zygosity.cu"
 
+#include "random.h"
+
 #include <cstring>
 #include <iterator>
-#include <random>
 #include <set>
-#include <string>
 
 namespace {
-
-std::mt19937_64 rng;
-
-u64 below(u64 n) { return rng() % n; }
-u64 between(u64 low, u64 high) { return low + below(high - low + 1); }
-bool chance(double p) { return (double)(rng() >> 11) * 0x1p-53 < p; }
-
-u64 seed;
-std::string what;
-
-[[noreturn]] void fail(const std::string& message) {
-    std::fprintf(stderr, "seed %llu, %s: %s\n", seed, what.c_str(), message.c_str());
-    std::exit(1);
-}
 
 std::string str(i64 x) { return std::to_string(x); }
 

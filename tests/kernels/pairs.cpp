@@ -8,21 +8,9 @@
 #include "gram_hopper.cu"
 #include "units.cu"
 
-#include <random>
-#include <string>
+#include "random.h"
 
 namespace {
-
-std::mt19937_64 rng;
-u64 seed;
-
-u64 below(u64 n) { return rng() % n; }
-u64 between(u64 low, u64 high) { return low + below(high - low + 1); }
-
-[[noreturn]] void fail(const std::string& message) {
-    std::fprintf(stderr, "seed %llu: %s\n", seed, message.c_str());
-    std::exit(1);
-}
 
 using Bits = std::vector<std::vector<bool>>;
 
@@ -68,6 +56,7 @@ void test() {
     u32 copies = (u32)(below(4) == 0 ? between(1, 300) : between(1, 80));
     if (kind >= VCZ_UNITS_DIPLOIDS) copies += copies % 2;
     const u32 n_rows = (u32)(below(3) == 0 ? between(1, 2500) : between(1, 1100));
+    what = "units of kind " + std::to_string(kind) + ", " + std::to_string(copies) + " copies, " + std::to_string(n_rows) + " rows";
     const u64 percent = between(1, 99), missing = below(40);
     Bits allele(copies, std::vector<bool>(n_rows)), called(copies, std::vector<bool>(n_rows, true));
     // Rows of one more word than they need, as those of 64-bit words may have.
@@ -109,8 +98,7 @@ void test() {
             for (u32 row = 0; i <= j && j < n_units && row < n_rows; ++row) count += expected[i][row] && expected[j][row];
             const u32 found = counts[(size_t)i * stride + j], of_hopper = hopper[(size_t)i * stride + j];
             if (found == count && of_hopper == count) continue;
-            fail("kind " + std::to_string(kind) + ", " + std::to_string(n_units) + " units, " + std::to_string(n_rows) + " rows, pair (" +
-                 std::to_string(i) + ", " + std::to_string(j) + "): expected " + std::to_string(count) + ", found " +
+            fail("pair (" + std::to_string(i) + ", " + std::to_string(j) + "): expected " + std::to_string(count) + ", found " +
                  std::to_string(found) + " and " + std::to_string(of_hopper));
         }
     }
@@ -164,7 +152,7 @@ void test_weighted() {
     typedef unsigned __int128 u128;
     const u128 begin = 3 + ((u128)3 << 32);
     const auto sum_at = [](const std::vector<u64>& sums, size_t at) { return sums[at] + ((u128)sums[at + 1] << 32); };
-    const std::string what = std::to_string(samples) + " individuals, " + std::to_string(slices) + " slices, ";
+    what = std::to_string(samples) + " individuals, " + std::to_string(slices) + " slices";
     size_t at = 0;
     for (u32 i = 0; i < samples; ++i) {
         for (u32 j = i; j < samples; ++j, at += 2) {
@@ -175,7 +163,7 @@ void test_weighted() {
                 expected += (u128)weights[place / VCZ_SLICE_ROWS] * row[i] * row[j];
             }
             if (sum_at(sums, at) == expected && sum_at(hopper, at) == expected) continue;
-            fail(what + "the sum of pair (" + std::to_string(i) + ", " + std::to_string(j) + ") is wrong");
+            fail("the sum of pair (" + std::to_string(i) + ", " + std::to_string(j) + ") is wrong");
         }
     }
     for (u32 unit = 0; unit < n_units; ++unit) {
@@ -186,7 +174,7 @@ void test_weighted() {
                 if (order[place] == VCZ_NO_ROW || sample >= samples || dosages[order[place]][sample] != dosage_bit) continue;
                 expected += of_units[2 * (place / VCZ_SLICE_ROWS) + set];
             }
-            if (sum_at(unit_sums, 4 * (size_t)unit + 2 * set) != expected) fail(what + "a sum of unit " + std::to_string(unit) + " is wrong");
+            if (sum_at(unit_sums, 4 * (size_t)unit + 2 * set) != expected) fail("a sum of unit " + std::to_string(unit) + " is wrong");
         }
     }
 }

@@ -8,24 +8,13 @@
 #include "gram_hopper.cu"
 #include "sites.cu"
 
+#include "random.h"
+
 #include <limits>
-#include <random>
-#include <string>
 
 namespace {
 
 typedef __int128 i128;
-
-std::mt19937_64 rng;
-u64 seed;
-
-u64 below(u64 n) { return rng() % n; }
-u64 between(u64 low, u64 high) { return low + below(high - low + 1); }
-
-[[noreturn]] void fail(const std::string& message) {
-    std::fprintf(stderr, "seed %llu: %s\n", seed, message.c_str());
-    std::exit(1);
-}
 
 // The sums of a bin: pairs with an r², and fixed-point sums and whole numbers as `VCZ_SITE_SUMS` has them.
 struct Sums {
@@ -86,6 +75,7 @@ void test() {
     const u32 sites = (u32)(together ? between(250, 420) : copies > 9000 ? between(2, 3) : copies > 8000 ? between(2, 30) : between(2, below(3) == 0 ? 420 : 90));
     std::vector<std::vector<bool>> alternate(sites, std::vector<bool>(copies)), called(sites, std::vector<bool>(copies, true));
     std::vector<u32> alternates(sites);
+    what = std::to_string(sites) + " sites, " + std::to_string(copies) + " copies";
     for (u32 site = 0; site < sites; ++site) {
         if (linked && site > 0 && below(together ? 1000 : 40) != 0) {
             const u32 like = (u32)below(site);
@@ -215,8 +205,7 @@ void test() {
                     same = same && sum(at) == all.whole[moment] && halves(at + 1) == all.others[moment];
                 }
                 if (same) continue;
-                fail(std::to_string(sites) + " sites, " + std::to_string(copies) + " copies, terms " + std::to_string(terms) + ", tiles of " +
-                     std::to_string(tile.rows) + " rows: the sums of bin " + std::to_string(bin) + " are wrong");
+                fail("terms " + std::to_string(terms) + ", tiles of " + std::to_string(tile.rows) + " rows: the sums of bin " + std::to_string(bin) + " are wrong");
             }
         }
     }

@@ -10,26 +10,13 @@
 #define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
+#include "random.h"
+
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <random>
-#include <string>
 
 namespace {
-
-std::mt19937_64 rng;
-
-u64 below(u64 n) { return rng() % n; }
-u64 between(u64 low, u64 high) { return low + below(high - low + 1); }
-bool chance(double p) { return (double)(rng() >> 11) * 0x1p-53 < p; }
-
-std::string what;
-
-[[noreturn]] void fail(const std::string& message) {
-    std::fprintf(stderr, "%s: %s\n", what.c_str(), message.c_str());
-    std::exit(1);
-}
 
 using Data = std::vector<u8>;
 
@@ -236,9 +223,9 @@ int main(int argc, char** argv) {
     const u64 cases = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 100;
     const u64 first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
     u64 accepted = 0, n_changed = 0;
-    for (u64 seed = first; seed < first + cases; ++seed) {
+    for (seed = first; seed < first + cases; ++seed) {
         rng.seed(seed);
-        what = "zstd, seed " + std::to_string(seed);
+        what = "zstd frames";
         std::vector<Data> contents, frames;
         std::vector<size_t> rooms;
         for (u64 n = between(1, 6); n > 0; --n) {
