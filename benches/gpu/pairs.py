@@ -5,7 +5,8 @@
 Sites are compared up to `--bases` apart, by ten bins of distance, and in windows of as many.
 
 STORE has diploid genotypes, such as those of benches/simulate. Needs a GPU. Prints for each statement the median of its times in a
-warm process on the host and on the GPU, and the mean time of the kernels that compare pairs (from the log, by events of the device).
+warm process on the host and on the GPU, and the mean time of the kernels that compare pairs (from the log, by events of the device), on
+the GPU that took longest if there are several.
 Exits with 1 if an answer differs.
 """
 
@@ -17,7 +18,7 @@ import subprocess
 import sys
 
 ELAPSED = re.compile(r"^Elapsed ([0-9.]+) seconds", re.M)
-KERNELS = re.compile(r"the kernels of pairs of ([\w ]+) took ([0-9.]+) ms")
+KERNELS = re.compile(r"GPU (\d+): the kernels of pairs of [\w ]+ took ([0-9.]+) ms")
 # Of each, a statement with sums that depend on every count and its place, and the statement to time.
 PAIRS = "(SELECT p, row_number() OVER () AS r FROM (SELECT unnest({call}) AS p FROM t))"
 COUNTS = ["sites", "ibs0", "ibs1", "ibs2", "het1", "het2", "distance_sites", "distance"]
@@ -100,17 +101,18 @@ def main():
             print(f"{name}: the answers differ:\n{answers['host']}\n{answers['gpu']}")
             failed = True
         timed = [timed] * (arguments.rounds + 1)
-        times, kernels = {}, []
+        times, kernels = {}, {}
         for backend in ["host", "gpu"]:
             out, log = run(arguments, backend, timed, ["--maxrows", "0"])
             # The first reads files and compiles kernels.
             times[backend] = statistics.median(float(time) for time in ELAPSED.findall(out)[-arguments.rounds :])
-            kernels = [float(ms) for _, ms in KERNELS.findall(log)]
+            for device, ms in KERNELS.findall(log):
+                kernels[device] = kernels.get(device, 0) + float(ms)
         if not kernels:
             print(f"{name}: the GPU did not count")
             failed = True
-        # Of all kinds of units and all devices, a statement.
-        shown = sum(kernels) / (arguments.rounds + 1) if kernels else float("nan")
+        # Of all kinds of units, a statement, on the device that took longest.
+        shown = max(kernels.values()) / (arguments.rounds + 1) if kernels else float("nan")
         print(f"{name:18} {times['host'] * 1e3:6.0f} ms {times['gpu'] * 1e3:6.0f} ms {shown:6.2f} ms")
     sys.exit(failed)
 

@@ -349,6 +349,56 @@ mod tests {
         assert_eq!(number("SELECT sfs(call_genotype) FROM t").await, 0);
     }
 
+    /// The related pairs are those of all pairs, in their order, whatever the threads, the batches and the memory.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn related_pairs_are_some_of_all_pairs() {
+        let mut related = 0;
+        for (name, threads, rows) in [("sim", 4, 3), ("missing", 1, 8192), ("missing", 3, 7)] {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+            let create =
+                format!("CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{folder}/{name}.vcz.zip'");
+            let config = SessionConfig::new().with_batch_size(rows);
+            let ctx = context(
+                config.clone().with_target_partitions(threads),
+                Arc::default(),
+            );
+            // A filter on one thread keeps the order.
+            let alone = context(config.with_target_partitions(1), Arc::default());
+            let (ctx, alone) = (ctx.unwrap(), alone.unwrap());
+            for of in [&ctx, &alone] {
+                of.sql(&create).await.unwrap().collect().await.unwrap();
+            }
+            let text = |batches: &[RecordBatch]| {
+                arrow::util::pretty::pretty_format_batches(batches)
+                    .unwrap()
+                    .to_string()
+            };
+            for least in ["-0.5", "0.0", "0.1"] {
+                let wanted = format!(
+                    "SELECT * FROM vcz_sample_pairs('t') WHERE nullif(kinship, 7) >= {least}"
+                );
+                let wanted = alone.sql(&wanted).await.unwrap().collect().await.unwrap();
+                let wanted: Vec<_> = wanted.into_iter().filter(|of| of.num_rows() > 0).collect();
+                related += wanted.iter().map(RecordBatch::num_rows).sum::<usize>();
+                let sql = format!("SELECT * FROM vcz_sample_pairs('t', {least})");
+                let plan = ctx.sql(&sql).await.unwrap();
+                let plan = plan.create_physical_plan().await.unwrap();
+                let node = plan.children()[0]
+                    .downcast_ref::<SamplePairsExec>()
+                    .unwrap();
+                for bytes in [1 << 20, 300] {
+                    let limited = Arc::new(node.with_budget(bytes).unwrap());
+                    let interruptible = InterruptibleExec::new(limited as _);
+                    let found = interruptible.execute(0, ctx.task_ctx()).unwrap();
+                    let found: Vec<RecordBatch> = found.try_collect().await.unwrap();
+                    assert_eq!(text(&found), text(&wanted), "{name}, {least}, {bytes}");
+                    assert!(found.iter().all(|batch| batch.num_rows() <= rows));
+                }
+            }
+        }
+        assert!(related > 1000, "{related}");
+    }
+
     /// With less memory the table is read more often, and the pairs are the same.
     #[tokio::test(flavor = "multi_thread")]
     async fn pairs_of_samples_are_counted_in_passes() {

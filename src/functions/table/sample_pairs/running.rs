@@ -19,7 +19,7 @@ use futures::StreamExt;
 
 use super::call::{Call, NAME};
 use super::columns::{self, Found};
-use super::strip::{PAIR_BYTES, Strip, Taken, firsts_within};
+use super::strip::{PAIR_BYTES, Strip, TURN, Taken, firsts_within};
 use crate::counts::gathered::PlanesRow;
 use crate::counts::pairs::{IndividualPairs, OnDevice, PairMatrix, Shape, SiteRows, pairs_of};
 use crate::counts::{CountError, Level, Workers};
@@ -88,15 +88,19 @@ impl Running {
         let rows = self.context.session_config().batch_size();
         let samples = self.call.shape.samples;
         loop {
-            if let Some(strip) = &mut self.strip {
-                let metrics = self.metrics.clone();
-                let timer = metrics.elapsed_compute().timer();
-                let taken = strip.take(self.call.least, rows, &mut self.found)?;
-                if taken == Taken::All {
-                    self.strip = None;
+            if let Some(mut strip) = self.strip.take() {
+                let (least, mut found) = (self.call.least, std::mem::take(&mut self.found));
+                let mut taken = Taken::Some;
+                self.compute(TURN, |workers| {
+                    taken = strip.take(least, rows, &mut found, workers)?;
+                    Ok(())
+                })?;
+                self.found = found;
+                if taken == Taken::Some {
+                    self.strip = Some(strip);
+                } else {
                     self.reservation.free();
                 }
-                drop(timer);
             } else if self.next + 1 < samples {
                 self.count().await?;
                 continue;

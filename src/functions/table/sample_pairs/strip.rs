@@ -2,15 +2,13 @@
 
 use std::ops::Range;
 
-use datafusion::common::Result;
-
 use super::columns::Found;
 use crate::counts::pairs::{IndividualPairs, pairs_of};
-use crate::functions::interrupt;
+use crate::counts::{CountError, Workers};
 use crate::functions::numeric::kinship::king;
 
-/// Pairs between two yields to other tasks.
-const TURN: usize = 1 << 18;
+/// Pairs between two yields to other tasks. Tests have more turns.
+pub(super) const TURN: usize = if cfg!(test) { 1 << 4 } else { 1 << 18 };
 /// Bytes of the counts of a pair: of complete biallelic calls, with missing ones, and with any others.
 pub(super) const PAIR_BYTES: [usize; 3] = [8, 20, 60];
 
@@ -49,8 +47,11 @@ pub(super) struct Strip {
     pairs: IndividualPairs,
     samples: usize,
     end: usize,
-    /// The next pair.
+    /// The next pair that was not looked at.
     next: [usize; 2],
+    /// Pairs before it that are wanted, in their order, and how many of them were taken.
+    related: Vec<[usize; 2]>,
+    taken: usize,
 }
 
 /// What [`Strip::take`] ended with.
@@ -70,21 +71,34 @@ impl Strip {
             samples,
             end: firsts.end,
             next: [firsts.start, firsts.start + 1],
+            related: vec![],
+            taken: 0,
         }
     }
 
     /// Appends pairs of a kinship of at least `least` to `found` until it has `rows`, or others must get a turn.
+    ///
+    /// # Errors
+    /// [`CountError::Stopped`].
     pub(super) fn take(
         &mut self,
         least: Option<f64>,
         rows: usize,
         found: &mut Vec<Found>,
-    ) -> Result<Taken> {
-        interrupt::check()?;
+        workers: &Workers<'_>,
+    ) -> Result<Taken, CountError> {
+        workers.check()?;
+        match least {
+            None => Ok(self.take_all(rows, found)),
+            Some(least) => self.take_related(least, rows, found, workers),
+        }
+    }
+
+    fn take_all(&mut self, rows: usize, found: &mut Vec<Found>) -> Taken {
         for _ in 0..TURN {
             let [i, j] = self.next;
             if i >= self.end {
-                return Ok(Taken::All);
+                return Taken::All;
             }
             if j >= self.samples {
                 self.next = [i + 1, i + 2];
@@ -94,17 +108,63 @@ impl Strip {
                 break;
             }
             self.next = [i, j + 1];
-            let kinship = king(self.pairs.king(i, j));
-            let is_wanted = least.is_none_or(|least| kinship.is_some_and(|of| of >= least));
-            if is_wanted {
-                found.push(Found {
-                    samples: [i, j],
-                    counts: self.pairs.pair(i, j),
-                    kinship,
-                });
-            }
+            found.push(self.found([i, j]));
         }
-        Ok(Taken::Some)
+        Taken::Some
+    }
+
+    fn take_related(
+        &mut self,
+        least: f64,
+        rows: usize,
+        found: &mut Vec<Found>,
+        workers: &Workers<'_>,
+    ) -> Result<Taken, CountError> {
+        if self.taken == self.related.len() {
+            self.find_related(least, workers)?;
+        }
+        let some = self.related.iter().skip(self.taken);
+        let some = some.take(rows.saturating_sub(found.len()));
+        let before = found.len();
+        found.extend(some.map(|pair| self.found(*pair)));
+        self.taken += found.len() - before;
+        let are_all = self.next[0] >= self.end && self.taken == self.related.len();
+        Ok(if are_all { Taken::All } else { Taken::Some })
+    }
+
+    /// Looks at the pairs of the next first samples, by all threads.
+    fn find_related(&mut self, least: f64, workers: &Workers<'_>) -> Result<(), CountError> {
+        let first = self.next[0].min(self.end);
+        let end = firsts_within(self.samples, first, TURN).end.min(self.end);
+        let is_related = |i: usize, j: usize| {
+            king(self.pairs.king(i, j)).is_some_and(|kinship| kinship >= least)
+        };
+        let some = (end - first).div_ceil(workers.parts()).max(1);
+        let parts = (first..end).step_by(some);
+        let mut parts: Vec<_> = parts
+            .map(|first| (first..end.min(first + some), vec![]))
+            .collect();
+        workers.each(&mut parts, |(firsts, related)| {
+            for i in firsts.clone() {
+                let after = (i + 1..self.samples).filter(|j| is_related(i, *j));
+                related.extend(after.map(|j| [i, j]));
+            }
+            Ok(())
+        })?;
+        self.related.clear();
+        self.related
+            .extend(parts.into_iter().flat_map(|(_, related)| related));
+        self.taken = 0;
+        self.next = [end, end + 1];
+        Ok(())
+    }
+
+    fn found(&self, [i, j]: [usize; 2]) -> Found {
+        Found {
+            samples: [i, j],
+            counts: self.pairs.pair(i, j),
+            kinship: king(self.pairs.king(i, j)),
+        }
     }
 }
 
