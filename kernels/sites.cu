@@ -5,7 +5,7 @@
 // src/functions/numeric/two_sites.rs, in 32 and 64 bits, which hold them for up to VCZ_MOST_COPIES copies. Quotients are the same doubles as
 // there, and become multiples of 2^-90 as in src/functions/numeric/fixed_sum.rs.
 //
-// A warp adds up the pairs of some rows of a tile, bin after bin; its lanes take pairs of a row.
+// A warp adds up the pairs of some rows of a tile, bin after bin; each of its lanes takes some columns of some rows.
 #include "pairs.cuh"
 
 #define VCZ_MOST_COPIES 46340
@@ -102,18 +102,20 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_site_bounds(VczSit
     }
 }
 
-// A lane's sums: whole numbers, of which `high` has the upper halves if there are more than VCZ_NARROW_COPIES copies, and the halves of the sums of
-// quotients.
+// A lane's sums: whole numbers, of which `high` has the upper halves if there are more than VCZ_NARROW_COPIES copies, and the halves of the
+// sums of quotients.
 struct VczLaneSums {
     u32 defined;
     i64 r2[2], d_prime[2], quotients[3][2];
     i64 whole[3], high[3];
 };
 
-// 2^45, and the number whose sum with one of at most 2^51, or of at most 2^6, is rounded to a whole number, or to a multiple of 2^-45.
-#define VCZ_HALF_SCALE 35184372088832.0
+#define VCZ_HALF_SCALE 35184372088832.0  // 2^45
+// The sum of this, 1.5 * 2^52, and a number of at most 2^51 is rounded to a whole number.
 #define VCZ_TO_WHOLE 6755399441055744.0
+// The sum of this, 1.5 * 2^7, and a number of at most 2^6 is rounded to a multiple of 2^-45.
 #define VCZ_TO_HALVES 192.0
+// So many terms of 2^45 are 2^51.
 #define VCZ_MOST_TERMS 64
 
 // The bits of a double.
@@ -131,7 +133,8 @@ struct VczTermSum {
     double high, low;
 };
 
-// Adds a term, which is given times 2^45: truncated to a multiple of 2^-90. Every step but the last is exact.
+// Adds a term, which is given times 2^45: truncated to a multiple of 2^-90. `rest` is exactly what the first sum leaves out; the second one
+// truncates it.
 template <bool IS_SIGNED>
 VCZ_DEVICE void vcz_add_term(VczTermSum& sum, double scaled) {
     const double next = sum.high + scaled;
@@ -188,7 +191,8 @@ VCZ_DEVICE void vcz_add_pair_terms(VczLaneSums& to, VczTermSums& terms, i32 n, i
     const double d = vcz_to_double(delta);
     if (TERMS & VCZ_TERM_R2) {
         VczBits scaled;
-        scaled.number = d * d * inverse;
+        // Rounded here: it must not become a part of the sum below.
+        scaled.number = __dmul_rn(d * d, inverse);
         // At most 2^45, which rounding may have passed by some units in the last place.
         if (scaled.words.high >= 0x42c00000) scaled.words.low = 0;
         vcz_add_term<false>(terms.r2, scaled.number);

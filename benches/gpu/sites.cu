@@ -1,5 +1,5 @@
 // Times the kernels of sums over pairs of sites alone, on a device of compute capability 9.0: 59,520 random sites of 2,940 copies, each with
-// the next 1,000 sites, in ten bins of distance. Compares the numbers and sums of r² of the first sites' pairs with those of plain code.
+// the next 1,000 sites, in ten bins of distance. Compares r² and DD of the first sites' pairs with those of plain code.
 //
 //     nvcc -O3 -std=c++17 -gencode arch=compute_90a,code=sm_90a -I kernels -o sites benches/gpu/sites.cu && ./sites
 //
@@ -86,32 +86,39 @@ int main() {
                 kernel<<<n, VCZ_THREADS>>>({at, counts, of_alternates, inverses, bounds, first_bins, sums, 0, n, VCZ_HOPPER_ROWS, VCZ_HOPPER_COLUMNS,
                                             ROWS, (u32)edges.size(), BINS, COPIES, 0});
             }
+            CHECK(cudaGetLastError());
         }
     };
 
-    // The pairs of the first row of tiles.
-    enqueue(vcz_site_r2, (u32)(std::find_if(tiles.begin(), tiles.end(), [](VczPairTile tile) { return tile.row > 0; }) - tiles.begin()));
-    std::vector<u64> found(none.size());
-    CHECK(cudaMemcpy(found.data(), (const void*)sums, found.size() * sizeof(u64), cudaMemcpyDeviceToHost));
-    for (u32 bin = 0; bin < BINS; ++bin) {
-        const auto sum = [&](u32 at) {
-            const u64* const of = found.data() + (bin * VCZ_SITE_SUMS + at) * 2;
-            return (__int128)of[0] + (__int128)(i64)of[1] * ((i64)1 << 32);
-        };
-        __int128 expected = 0;
-        for (u32 row = 0; row < VCZ_HOPPER_ROWS; ++row) {
-            for (u32 site = row + 1 + bin * WIDTH; site < row + 1 + (bin + 1) * WIDTH; ++site) {
-                u32 both = 0;
-                for (u32 word = 0; word < WORDS; ++word) both += (u32)__builtin_popcount(sites[row][word] & sites[site][word]);
-                const i64 n = COPIES, a = alternates[row], b = alternates[site], delta = n * both - a * b;
-                const double inverse = (1.0 / (double)(a * (n - a))) * (1.0 / (double)(b * (n - b)));
-                add_fixed(expected, std::min((double)delta * (double)delta * inverse, 1.0));
-            }
+    // The pairs of the first row of tiles: r² and the whole numbers of DD, from their definitions.
+    __int128 r2[BINS] = {}, dd[BINS] = {};
+    for (u32 row = 0; row < VCZ_HOPPER_ROWS; ++row) {
+        for (u32 site = row + 1; site < row + 1 + NEXT; ++site) {
+            i64 x = 0;
+            for (u32 word = 0; word < WORDS; ++word) x += __builtin_popcount(sites[row][word] & sites[site][word]);
+            const i64 n = COPIES, a = alternates[row], b = alternates[site], delta = n * x - a * b;
+            const double inverse = (1.0 / (double)(a * (n - a))) * (1.0 / (double)(b * (n - b)));
+            const u32 bin = (site - row - 1) / WIDTH;
+            add_fixed(r2[bin], std::min((double)delta * (double)delta * inverse, 1.0));
+            dd[bin] += delta * (delta + a + b - 2 * x - 1) - (n - 2) * (x * (n - a - b + x));
         }
-        const __int128 pairs = (__int128)VCZ_HOPPER_ROWS * WIDTH;
-        if (sum(VCZ_SUM_DEFINED) != pairs || sum(VCZ_SUM_R2) * ((i64)1 << 45) + sum(VCZ_SUM_R2 + 1) != expected) {
-            std::fprintf(stderr, "wrong sums of bin %u\n", bin);
-            return 1;
+    }
+    const u32 of_first_row = (u32)(std::find_if(tiles.begin(), tiles.end(), [](VczPairTile tile) { return tile.row > 0; }) - tiles.begin());
+    for (const Kernel kernel : {vcz_site_r2, vcz_site_decay, vcz_site_moments}) {
+        enqueue(kernel, of_first_row);
+        std::vector<u64> found(none.size());
+        CHECK(cudaMemcpy(found.data(), (const void*)sums, found.size() * sizeof(u64), cudaMemcpyDeviceToHost));
+        for (u32 bin = 0; bin < BINS; ++bin) {
+            const auto sum = [&](u32 at) {
+                const u64* const of = found.data() + (bin * VCZ_SITE_SUMS + at) * 2;
+                return (__int128)of[0] + (__int128)(i64)of[1] * ((i64)1 << 32);
+            };
+            const bool has_r2 = kernel != vcz_site_moments, has_dd = kernel != vcz_site_r2;
+            const __int128 of_r2 = sum(VCZ_SUM_R2) * ((i64)1 << 45) + sum(VCZ_SUM_R2 + 1);
+            if ((has_r2 && (sum(VCZ_SUM_DEFINED) != VCZ_HOPPER_ROWS * WIDTH || of_r2 != r2[bin])) || (has_dd && sum(VCZ_SUM_MOMENTS) != dd[bin])) {
+                std::fprintf(stderr, "wrong sums of bin %u\n", bin);
+                return 1;
+            }
         }
     }
 

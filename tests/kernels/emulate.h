@@ -191,6 +191,7 @@ inline double __dadd_rd(double a, double b) {
     return error < 0 ? std::nextafter(sum, -INFINITY) : sum;
 }
 inline double __dadd_ru(double a, double b) { return -__dadd_rd(-a, -b); }
+inline double __dmul_rn(double a, double b) { return a * b; }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }

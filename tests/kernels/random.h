@@ -8,7 +8,7 @@
 #include <string>
 
 inline std::mt19937_64 rng;
-// The seed of the case, and what it is of.
+// The seed of the case, or 0 if it is not random, and what it is of.
 inline unsigned long long seed;
 inline std::string what;
 

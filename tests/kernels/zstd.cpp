@@ -261,6 +261,7 @@ int main(int argc, char** argv) {
     accepted = 0;
     std::vector<Data> batch;
     const Data none = compress(Data());
+    seed = 0;
     for (int i = 3; i < argc; ++i) {
         what = std::string("up to ") + argv[i];
         std::ifstream file(argv[i], std::ios::binary);

@@ -120,22 +120,18 @@ impl PairCounter {
         let counting = self.0.get_mut();
         let layout = counting.layout;
         let n_units = layout.units.number(layout.copies);
-        let all = n_units * layout.stride;
-        let is_first = counts.is_empty();
-        if is_first {
-            counts.try_reserve_exact(all).map_err(|_| {
-                CountError::TooLarge(format!("counts over all pairs of {n_units} units"))
-            })?;
+        if counts.is_empty() {
+            counts
+                .try_reserve_exact(n_units * layout.stride)
+                .map_err(|_| {
+                    CountError::TooLarge(format!("counts over all pairs of {n_units} units"))
+                })?;
+            counts.resize(n_units * layout.stride, 0);
         }
-        let (from, bytes) = (counting.counts.address(), all * size_of::<u32>());
-        // One part after the other.
+        let (from, bytes) = (counting.counts.address(), size_of_val(counts.as_slice()));
         let read = |begin: usize, bytes: &[u8]| {
-            let fetched = bytemuck::cast_slice::<u8, u32>(bytes);
-            if is_first {
-                counts.extend_from_slice(fetched);
-                return;
-            }
             let begin = begin / size_of::<u32>();
+            let fetched = bytemuck::cast_slice::<u8, u32>(bytes);
             for (count, fetched) in counts.iter_mut().skip(begin).zip(fetched) {
                 *count = count.wrapping_add(*fetched);
             }
