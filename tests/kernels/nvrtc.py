@@ -5,6 +5,7 @@ registers that are spilled on the generation that the kernels were tuned for, bu
     python3 tests/kernels/nvrtc.py [folder with libnvrtc.so.*]    # without: the system's
 """
 
+import concurrent.futures
 import ctypes
 import glob
 import os
@@ -82,14 +83,18 @@ def main():
     if not sources:
         sys.exit(f"no *.cu in {KERNELS}")
     failed = False
-    for target in targets:
-        for path in sources:
-            name = os.path.basename(path)
-            generation, exact = ONLY.get(name, (target, target))
-            if generation != target:
-                continue
-            with open(path, "rb") as file:
-                rc, log = compile_one(nvrtc, name, file.read(), headers, exact)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+        compiled = []
+        for target in targets:
+            for path in sources:
+                name = os.path.basename(path)
+                generation, exact = ONLY.get(name, (target, target))
+                if generation != target:
+                    continue
+                with open(path, "rb") as file:
+                    compiled.append((target, name, threads.submit(compile_one, nvrtc, name, file.read(), headers, exact)))
+        for target, name, done in compiled:
+            rc, log = done.result()
             kernels = re.findall(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, "
                                  r"(\d+) bytes spill loads.*?Used (\d+) registers", log, re.S)
             for kernel, stack, stores, loads, registers in kernels:

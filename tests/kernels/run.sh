@@ -17,8 +17,13 @@ fi
 # Threads are fibers with stacks of their own, which the address sanitizer says that it does not know.
 quietly() { "$@" 2> >(grep -vE "ASan doesn't fully support makecontext|ASan is ignoring requested|False positive error|sanitizers/issues/189" >&2); }
 
-g++ "${flags[@]}" "$here/emulated.cpp" -o "$build/emulated"
-quietly "$build/emulated" "$@"
+# Beside the others, which take as long together.
+(
+  g++ "${flags[@]}" "$here/emulated.cpp" -o "$build/emulated"
+  quietly "$build/emulated" "$@"
+) &
+emulated=$!
+trap 'wait; rm -rf "$build"' EXIT
 g++ "${flags[@]}" "$here/pairs.cpp" -o "$build/pairs"
 quietly "$build/pairs" "${1:-6}" "${2:-1}"
 g++ "${flags[@]}" "$here/sites.cpp" -o "$build/sites"
@@ -29,9 +34,11 @@ version="$(sed -n '/^name = "zstd-sys"$/{n;s/^version = "\(.*\)"$/\1/p}' "$here/
 zstd="$(ls -d "${CARGO_HOME:-${HOME:-/root}/.cargo}"/registry/src/*/"zstd-sys-$version"/zstd/lib 2>/dev/null | head -n 1)" || true
 if [[ -z "$zstd" ]]; then
   echo "NOT RUN: the sources of zstd-sys $version are not there to compare the decoder of zstd frames with (cargo fetch)"
+  wait "$emulated"
   exit 0
 fi
 mkdir "$build/libzstd"
 (cd "$build/libzstd" && printf '%s\0' "$zstd"/{common,compress,decompress}/*.c | xargs -0 -P 2 -n 8 gcc -O1 -w -DZSTD_DISABLE_ASM -c)
 g++ "${flags[@]}" -I "$zstd" "$here/zstd.cpp" "$build"/libzstd/*.o -o "$build/zstd"
 quietly "$build/zstd" "${1:-30}" "${2:-1}" "$here"/../fuzz/corpus/{zstd_frame,zstd_decode,gpu_plan,blosc}/*
+wait "$emulated"
