@@ -386,7 +386,7 @@ mod tests {
                 let node = plan.children()[0]
                     .downcast_ref::<SamplePairsExec>()
                     .unwrap();
-                for bytes in [1 << 20, 300] {
+                for bytes in [1 << 20, 4_000] {
                     let limited = Arc::new(node.with_budget(bytes).unwrap());
                     let interruptible = InterruptibleExec::new(limited as _);
                     let found = interruptible.execute(0, ctx.task_ctx()).unwrap();
