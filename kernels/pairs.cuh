@@ -41,6 +41,16 @@ struct VczPairRows {
     u32 tiles;    // CTAs for a step, each for 256 copies
 };
 
+// Rows of one plane to copy, so that they lie one after the other.
+struct VczCopiedRows {
+    u64 from;     // u64, n_rows: the address of each row, and 1 more where the bits of all copies are inverted
+    u64 to;
+    u32 n_rows;
+    u32 width;    // 64-bit words of a row
+    u32 copies;   // of which a row has bits
+    u32 pad;
+};
+
 // Pairs of units to count.
 struct VczGram {
     u64 units;
@@ -88,6 +98,7 @@ struct VczUnitSums {
 };
 
 static_assert(sizeof(VczPairRows) == 48, "layout of VczPairRows");
+static_assert(sizeof(VczCopiedRows) == 32, "layout of VczCopiedRows");
 static_assert(sizeof(VczWeightedGram) == 72, "layout of VczWeightedGram");
 static_assert(sizeof(VczSiteCounts) == 56, "layout of VczSiteCounts");
 static_assert(sizeof(VczUnitSums) == 40, "layout of VczUnitSums");

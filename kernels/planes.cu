@@ -15,6 +15,7 @@ struct VczPlanesJob {
     const u32* samples;  // of the set, in this tile
     u32* entries;        // of the set's rows
     u64 data;
+    u64 resident;        // of the set's rows that stay on the device, or 0
     u32 n_alleles, ploidy;
     u32 code_planes;
     u32 copies;  // of the set in this tile
@@ -25,9 +26,10 @@ struct VczPlanesJob {
 // Planes that codes below `n_alleles` have bits in, and at least one.
 VCZ_DEVICE u32 vcz_code_planes(u32 n_alleles) { return n_alleles <= 2 ? 1 : 32 - __clz((i32)(n_alleles - 1)); }
 
-// What a pass over a row finds: planes with a bit, as bits, and whether there is a code that no allele has.
+// What a pass over a row finds: planes with a bit, as bits, and whether there is a code that no allele has; or, where it writes planes, the
+// number of bits that the thread has written.
 struct VczSeen {
-    u32 planes;
+    u32 planes, ones;
     bool bad;
 };
 
@@ -73,7 +75,7 @@ template <bool WRITE>
 VCZ_DEVICE VczSeen vcz_planes_run(const VczPlanesJob& job, VczPlace at, u32 stored, u32* out) {
     const VczTile& tile = job.tile;
     const u32 copies = job.copies, planes = job.code_planes + VCZ_OTHER_PLANES;
-    VczSeen seen = {0, false};
+    VczSeen seen = {0, 0, false};
     for (u32 done = 0; done < copies;) {
         const VczBlock block = vcz_block(tile, at.block);
         if (at.offset >= block.elements) break;  // no such element: the tile is inconsistent
@@ -99,6 +101,7 @@ VCZ_DEVICE VczSeen vcz_planes_run(const VczPlanesJob& job, VczPlace at, u32 stor
             for (u32 plane = 0, left = stored; left != 0; ++plane, left >>= 1) {
                 if ((left & 1) == 0) continue;
                 const u32 x = vcz_row_plane(job, block, signs, plane, first) & valid;
+                seen.ones += __popc(x);
                 if (!part) {
                     *to = x;
                 } else if (x != 0) {
@@ -132,7 +135,7 @@ template <bool WRITE>
 VCZ_DEVICE VczSeen vcz_planes_some(const VczPlanesJob& job, VczPlace at, u32 stored, u32* out) {
     const VczTile& tile = job.tile;
     const u32 code_planes = job.code_planes;
-    VczSeen seen = {0, false};
+    VczSeen seen = {0, 0, false};
     VczBlock block = vcz_block(tile, at.block);
     u32 held = at.block;
     const u64 end = (u64)at.offset + tile.samples * tile.copies;
@@ -175,6 +178,7 @@ VCZ_DEVICE VczSeen vcz_planes_some(const VczPlanesJob& job, VczPlace at, u32 sto
                                                     : code == -2;
             const u32 x = __ballot_sync(VCZ_ALL_LANES, has);
             if (vcz_lane() == 0 && x != 0) {
+                seen.ones += __popc(x);
                 if (!job.shared) {
                     *to = x;
                 } else {
@@ -208,25 +212,33 @@ VCZ_DEVICE void vcz_planes_row(const VczPlanesJob& job, u32 row, VczPlace at, u3
     vcz_report(&status[job.tile.status], seen.bad, VCZ_BAD_CODE);
     u32 stored = seen.planes & ((1u << planes) - 1);
     for (u32 step = 16; step > 0; step >>= 1) stored |= __shfl_sync(VCZ_ALL_LANES, stored, vcz_lane() ^ step);
+    // Of such a row, pairs can be counted where it is.
+    const bool resident = job.resident != 0 && stored == 1;
     u32 place = 0;
     if (job.shared) {
         // Other tiles have other planes with a bit.
         stored = (1u << planes) - 1;
         place = (u32)(job.set.before * job.tile.out_rows) + row * planes * job.set.width;
+    } else if (resident) {
+        place = row * job.set.width;
     } else if (stored != 0) {
-        if (vcz_lane() == 0) place = atomicAdd(&status[job.tile.used], (u32)__popc(stored) * job.set.width);
+        const u32 words = (u32)__popc(stored) * job.set.width;
+        if (vcz_lane() == 0) place = atomicAdd(&status[job.tile.used], words);
         place = __shfl_sync(VCZ_ALL_LANES, place, 0);
+        const bool full = place + words > job.tile.room;
+        vcz_report(&status[job.tile.status], full, VCZ_FULL);
+        if (full) stored = 0;
+    }
+    u32* const out = (u32*)(resident ? job.resident : job.data) + 2 * (u64)place;
+    u32 ones = 0;
+    if (stored != 0) ones = (run ? vcz_planes_run<true>(job, at, stored, out) : vcz_planes_some<true>(job, at, stored, out)).ones;
+    if (resident) {
+        for (u32 step = 16; step > 0; step >>= 1) ones += __shfl_sync(VCZ_ALL_LANES, ones, vcz_lane() ^ step);
+        stored |= VCZ_RESIDENT | ones << VCZ_RESIDENT_ONES;
     }
     if (vcz_lane() == 0) {
         job.entries[2 * (u64)row] = stored;
         job.entries[2 * (u64)row + 1] = place;
-    }
-    u32* out = (u32*)job.data + 2 * (u64)place;
-    if (stored == 0) return;
-    if (run) {
-        vcz_planes_run<true>(job, at, stored, out);
-    } else {
-        vcz_planes_some<true>(job, at, stored, out);
     }
 }
 
@@ -248,6 +260,8 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS, 4)
         job.n_alleles = spec.n_alleles;
         job.ploidy = spec.ploidy;
         job.code_planes = vcz_code_planes(spec.n_alleles);
+        const u64 before = job.set.before / (job.code_planes + VCZ_OTHER_PLANES) * tile.out_rows;
+        job.resident = tile.resident == 0 ? 0 : tile.resident + 8 * before;
         job.copies = tile.sel_count * spec.ploidy;
         job.big_endian = tile.width > 1 && (tile.flags & VCZ_BIG_ENDIAN) != 0;
         job.shared = (tile.flags & VCZ_SHARED) != 0;

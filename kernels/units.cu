@@ -1,4 +1,5 @@
-// Makes the units of pairs from rows of bit-planes: transposes bits, so that those of a copy lie next to each other. Adds up the bits of units.
+// Makes the units of pairs from rows of bit-planes: transposes bits, so that those of a copy lie next to each other. Copies rows that are on the
+// device. Adds up the bits of units.
 //
 // A CTA transposes 1,024 rows of 256 copies: each thread 32 rows of 32 copies, in registers; shared memory gathers the words of a unit, which
 // are written as a line of 128 bytes.
@@ -98,6 +99,22 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_pair_units(VczPair
         __syncthreads();
         vcz_write_units(job, shared, step, kind, all, begin, n);
         __syncthreads();
+    }
+}
+
+// A warp copies a row.
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_copy_rows(VczCopiedRows job) {
+    const u32 warps = gridDim.x * VCZ_WARPS;
+    for (u32 row = blockIdx.x * VCZ_WARPS + threadIdx.x / 32; row < job.n_rows; row += warps) {
+        const u64 at = __ldg((const u64*)job.from + row);
+        const u64* const from = (const u64*)(at & ~(u64)1);
+        const u64 inverted = (at & 1) != 0 ? ~(u64)0 : 0;
+        u64* const to = (u64*)job.to + (u64)row * job.width;
+        for (u32 word = vcz_lane(); word < job.width; word += 32) {
+            const u32 left = job.copies - 64 * word;
+            const u64 exist = left < 64 ? ((u64)1 << left) - 1 : ~(u64)0;
+            to[word] = (__ldg(from + word) ^ inverted) & exist;
+        }
     }
 }
 

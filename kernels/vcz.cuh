@@ -38,6 +38,11 @@ typedef long long i64;
 #define VCZ_BAD_CODE 1
 #define VCZ_BAD_FRAME 2
 #define VCZ_BAD_SUM 4
+#define VCZ_FULL 8
+
+// In an entry of planes: the row stays on the device, and where the number of its bits begins.
+#define VCZ_RESIDENT 0x80
+#define VCZ_RESIDENT_ONES 8
 
 #define VCZ_THREADS 256
 #define VCZ_WARPS 8
@@ -57,6 +62,7 @@ struct VczTile {
     u64 out;             // i32 counts, or the gathered elements: of all rows and samples of the output, aligned to 8 bytes
     u64 blocks;          // VczBlock*, the tile's
     u64 spec;            // VczCountSpec* or VczGatherSpec*
+    u64 resident;        // planes: 0, or memory of zeros for rows that stay on the device, see VczCountSpec
     u32 block_elements;  // elements of every block but the last; not 0
     u32 rows;            // rows that exist
     u32 row0;            // the first row's index in the output
@@ -72,7 +78,7 @@ struct VczTile {
     u32 sel_count;
     u32 set;             // planes: which set
     u32 used;            // planes: index, among the status words, of the words that rows have taken
-    u32 pad;
+    u32 room;            // planes: words that rows may take
 };
 
 // Sample sets as bit masks. First 1 + allele_sets masks of mask_words words over stored elements (bit sample * copies + copy;
@@ -202,7 +208,7 @@ struct VczCheck {
 };
 
 static_assert(sizeof(VczBlock) == 24, "layout of VczBlock");
-static_assert(sizeof(VczTile) == 88, "layout of VczTile");
+static_assert(sizeof(VczTile) == 96, "layout of VczTile");
 static_assert(sizeof(VczCountSpec) == 64, "layout of VczCountSpec");
 static_assert(sizeof(VczPlaneSet) == 24, "layout of VczPlaneSet");
 static_assert(sizeof(VczGatherSpec) == 16, "layout of VczGatherSpec");

@@ -5,7 +5,8 @@
 //! `[rows × 5]`, then for each zygosity set `[rows × 2 K]`. Then, at a multiple of 8 bytes, for each set of planes and row an entry of two `u32`: the planes that are stored, as
 //! bits in the order of [`GatheredPlanes`](super::gathered::GatheredPlanes), and the place of the first among the 64-bit words that
 //! follow after all entries. The stored planes of a row lie one after the other; a plane has one bit for each copy of the set in the
-//! sample chunk. Words after the last one used may be left out.
+//! sample chunk. Words after the last one used may be left out. Of rows that have [stayed on the device](super::resident) an entry has
+//! [`RESIDENT`](super::gathered::RESIDENT) and their number of bits.
 
 use arrow::buffer::{Buffer, ScalarBuffer};
 
@@ -14,6 +15,7 @@ use super::counter::Counter;
 use super::error::CountError;
 use super::gathered::{GatheredPlanes, OTHER_PLANES, code_planes, plane_words};
 use super::request::{ChunkCounts, CountRequest, GENOTYPE_CLASSES};
+use super::resident::ResidentChunk;
 
 /// Bytes of an entry, and of a word of a plane.
 const WORD: usize = size_of::<u64>();
@@ -27,6 +29,8 @@ pub struct ComputedCounts {
     pub width: CountWidth,
     /// Whether several tiles of the chunk have the same rows. Then all planes are stored, also those without a set bit.
     pub shares_rows: bool,
+    /// The rows that have stayed on the device.
+    pub resident: Option<ResidentChunk>,
 }
 
 /// Where the parts of a device's results are.
@@ -114,6 +118,7 @@ impl Counter {
             bytes,
             width,
             shares_rows,
+            resident,
         } = computed;
         let copies: Vec<usize> = request
             .planes
@@ -155,7 +160,8 @@ impl Counter {
         let data = ScalarBuffer::new(words.clone(), 0, words.len() / WORD);
         let sets = out.planes.iter_mut().zip(entries.chunks_exact(rows.max(1)));
         for ((planes, entries), copies) in sets.zip(copies) {
-            planes.set_rows(entries, data.clone(), copies, request.n_alleles)?;
+            let may_stay = resident.is_some();
+            planes.set_rows(entries, data.clone(), copies, request.n_alleles, may_stay)?;
         }
         Some(())
     }
@@ -258,7 +264,7 @@ fn cast<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Option<&[T]> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::gathered::PlanesRow;
+    use super::super::gathered::{PlanesRow, RESIDENT, RESIDENT_ONES};
     use super::super::sample_set::SampleSet;
     use super::*;
 
@@ -281,6 +287,7 @@ mod tests {
             bytes,
             width,
             shares_rows: false,
+            resident: None,
         }
     }
 
@@ -325,6 +332,52 @@ mod tests {
         assert!(add(&[0, 0, 0, 0, 16, 0]).is_err(), "no such plane");
         let layout = ComputedLayout::try_new(counter.request(), &[2], usize::MAX, CountWidth::One);
         assert!(layout.is_none());
+    }
+
+    /// Rows that have stayed on the device are marks; others are as without such rows.
+    #[test]
+    fn rows_that_stay_are_marks() {
+        #[derive(Debug)]
+        struct Rows;
+        impl crate::counts::ResidentRows for Rows {}
+
+        let counter = Counter::try_new(counter().request().clone(), 4).unwrap();
+        // Three rows of three counts of one byte, in two words; one row of references, one that has stayed with three bits, one of two planes.
+        let entries = [
+            0,
+            u64::from(1 | RESIDENT | 3 << RESIDENT_ONES) | 17 << 32,
+            0b101,
+        ];
+        let words = [vec![0, 0], entries.to_vec(), vec![0b011, 0b100]].concat();
+        let without = computed(words, CountWidth::One);
+        let mut out = ChunkCounts::default();
+        assert!(
+            !counter.set_computed(&without, 3, &mut out),
+            "nothing stays"
+        );
+        let chunk = ResidentChunk(Arc::new(Rows));
+        let with = ComputedCounts {
+            resident: Some(chunk.clone()),
+            ..without
+        };
+        assert!(counter.set_computed(&with, 3, &mut out));
+        let planes = Arc::new(crate::counts::ResidentPlanes::default());
+        let key = crate::counts::ResidentLane::new(&planes).register(&chunk);
+        out.planes[0].set_resident(key, 5);
+        let row = |at: usize| {
+            let mut words = vec![];
+            out.planes[0].push_row(at, &mut words);
+            assert_eq!(words.len(), out.planes[0].words(at..at + 1));
+            words
+        };
+        assert_eq!((row(0), row(2)), (vec![0], vec![1 | 1 << 62, 0b011, 0b100]));
+        let mark = crate::counts::RowMark::of(&row(1)).unwrap();
+        assert_eq!((mark.chunk, mark.set, mark.row, mark.ones), (key, 5, 1, 3));
+        assert!(PlanesRow::try_new(&row(1), 6).is_none());
+        // They cannot be added to those of other sample chunks.
+        let mut sum = ChunkCounts::default();
+        sum.reset(counter.request(), 3).unwrap();
+        assert!(counter.add_computed(&with, 3, 0, &mut sum).is_err());
     }
 
     /// A store with one chunk along the samples: narrow counts are widened, planes are taken as they are, and so both ways agree.

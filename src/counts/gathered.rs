@@ -9,6 +9,7 @@
 use arrow::buffer::ScalarBuffer;
 
 use super::error::CountError;
+use super::resident::{ChunkKey, RowMark};
 
 /// The code of "no such copy" (a haploid call in a diploid array).
 pub const FILL_CODE: i64 = -2;
@@ -16,10 +17,14 @@ pub const FILL_CODE: i64 = -2;
 pub const UNCALLED: u32 = 62;
 /// Bit of the header for copies that do not exist.
 pub const ABSENT: u32 = 63;
+/// In the entry of a row: it has stayed on the device.
+pub(super) const RESIDENT: u32 = 0x80;
+/// In such an entry: where the number of its bits begins.
+pub(super) const RESIDENT_ONES: u32 = 8;
 /// Most planes of codes: K is at most 2³⁰.
 const MOST_CODE_PLANES: usize = 30;
 /// Planes beside those of codes.
-pub(super) const OTHER_PLANES: usize = 2;
+pub const OTHER_PLANES: usize = 2;
 
 /// Words of a plane of this many copies.
 pub fn plane_words(copies: usize) -> usize {
@@ -53,6 +58,10 @@ pub struct GatheredPlanes {
     data: Vec<u64>,
     /// The words of planes that a device has made, instead.
     computed: Option<ScalarBuffer<u64>>,
+    /// Where rows have stayed on a device: for each row the number of its bits, or 0 if it is here; else empty.
+    resident: Vec<u32>,
+    /// The chunk and the set of those rows.
+    resident_at: Option<(ChunkKey, u32)>,
 }
 
 /// Equal where every row is, wherever its planes are kept.
@@ -87,6 +96,8 @@ impl GatheredPlanes {
         self.code_planes = code_planes(n_alleles).ok_or_else(too_large)?;
         self.data.clear();
         self.computed = None;
+        self.resident.clear();
+        self.resident_at = None;
         self.places.clear();
         let places = rows.checked_mul(self.planes()).ok_or_else(too_large)?;
         let words = places.checked_mul(self.width).ok_or_else(too_large)?;
@@ -102,18 +113,27 @@ impl GatheredPlanes {
     }
 
     /// Makes planes of a device those of all rows, `copies` copies with codes below `n_alleles` each. An entry of a row has the planes
-    /// that are stored, as bits, and the place of the first of them among the words of `data`; `None` if they are not there.
+    /// that are stored, as bits, and the place of the first of them among the words of `data`; `None` if they are not there. With
+    /// `may_stay`, rows may have stayed on the device, as [`RESIDENT`] says.
     pub(super) fn set_rows(
         &mut self,
         entries: &[[u32; 2]],
         data: ScalarBuffer<u64>,
         copies: usize,
         n_alleles: usize,
+        may_stay: bool,
     ) -> Option<()> {
         self.reset(entries.len(), copies, n_alleles).ok()?;
+        if may_stay {
+            self.resident.resize(entries.len(), 0);
+        }
         let planes = self.planes();
         let rows = self.places.chunks_exact_mut(planes);
-        for (places, &[stored, first]) in rows.zip(entries) {
+        for (row, (places, &[stored, first])) in rows.zip(entries).enumerate() {
+            if may_stay && stored & RESIDENT != 0 {
+                *self.resident.get_mut(row)? = stored >> RESIDENT_ONES;
+                continue;
+            }
             let end = stored.count_ones() as usize * self.width + first as usize;
             if stored.checked_shr(planes as u32).unwrap_or(0) != 0
                 || end > data.len() && stored != 0
@@ -130,6 +150,24 @@ impl GatheredPlanes {
         }
         self.computed = Some(data);
         Some(())
+    }
+
+    /// Sets the chunk and the set of the rows that have stayed on a device.
+    pub(super) fn set_resident(&mut self, chunk: ChunkKey, set: u32) {
+        self.resident_at = Some((chunk, set));
+    }
+
+    /// The mark of a row that has stayed on a device.
+    fn mark(&self, row: usize) -> Option<RowMark> {
+        let ones = *self.resident.get(row).filter(|ones| **ones != 0)?;
+        let (chunk, set) = self.resident_at?;
+        Some(RowMark {
+            chunk,
+            set,
+            // Chunks have fewer than 2^32 rows.
+            row: row as u32,
+            ones,
+        })
     }
 
     fn planes(&self) -> usize {
@@ -201,8 +239,12 @@ impl GatheredPlanes {
         }
     }
 
-    /// Appends a row: its header and its planes.
+    /// Appends a row: its header and its planes, or its mark if it has stayed on a device.
     pub fn push_row(&self, row: usize, out: &mut Vec<u64>) {
+        if let Some(mark) = self.mark(row) {
+            out.extend(mark.words());
+            return;
+        }
         let planes = self.planes();
         let places = self
             .places
@@ -234,7 +276,9 @@ impl GatheredPlanes {
         let planes = self.planes();
         let places = self.places.get(rows.start * planes..rows.end * planes);
         let kept = places.unwrap_or(&[]).iter().filter(|place| **place != 0);
-        rows.len() + kept.count() * self.width
+        let resident = self.resident.get(rows.clone()).unwrap_or(&[]);
+        let marks = resident.iter().filter(|ones| **ones != 0).count();
+        rows.len() + kept.count() * self.width + marks * (RowMark::WORDS - 1)
     }
 }
 
@@ -261,13 +305,13 @@ pub struct PlanesRow<'a> {
 }
 
 impl<'a> PlanesRow<'a> {
-    /// The row of `copies` copies with these words; `None` if there are more or fewer than its header says.
+    /// The row of `copies` copies with these words; `None` if there are more or fewer than its header says, or they are a mark.
     #[inline]
     pub fn try_new(words: &'a [u64], copies: usize) -> Option<Self> {
         let (&header, planes) = words.split_first()?;
         let width = plane_words(copies);
         let fits = (header.count_ones() as usize).checked_mul(width) == Some(planes.len());
-        fits.then_some(Self {
+        (fits && !RowMark::is_mark(header)).then_some(Self {
             header,
             planes,
             width,

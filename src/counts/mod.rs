@@ -23,6 +23,7 @@ mod planes;
 mod populations;
 pub mod reference;
 mod request;
+mod resident;
 mod rows;
 mod sample_set;
 pub(crate) mod scans;
@@ -46,6 +47,9 @@ pub use populations::{Populations, PopulationsFile, UnknownSamples};
 pub use request::{
     ChunkCounts, ChunkShape, CountRequest, GENOTYPE_CLASSES, HAPLOID, HET, HOM_ALT, HOM_REF,
     MISSING,
+};
+pub use resident::{
+    ChunkKey, ResidentChunk, ResidentLane, ResidentPlanes, ResidentRow, ResidentRows, RowMark,
 };
 pub use sample_set::{SampleIndex, SampleSet};
 pub(crate) use workers::Workers;

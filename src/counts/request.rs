@@ -9,6 +9,7 @@ use super::columns::CountColumns;
 use super::count_width::CountWidth;
 use super::error::CountError;
 use super::gathered::{GatheredPlanes, code_planes, most_row_words};
+use super::resident::ChunkKey;
 use super::sample_set::SampleSet;
 
 /// Number of genotype classes of [`ChunkCounts::genotypes`].
@@ -147,6 +148,13 @@ pub struct ChunkCounts {
 }
 
 impl ChunkCounts {
+    /// Sets the chunk of the rows of planes that have stayed on a device.
+    pub fn set_resident(&mut self, chunk: ChunkKey) {
+        for (set, planes) in (0..).zip(&mut self.planes) {
+            planes.set_resident(chunk, set);
+        }
+    }
+
     /// Makes room for `rows` rows of `request` and sets them to zero; allocations are reused.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! [`Workers`]: the threads that a long computation may use, and whether it must stop.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::thread::{self, Builder, Scope};
 
 use parking_lot::Mutex;
@@ -9,6 +10,8 @@ use super::CountError;
 
 /// Parts of a computation for each thread, so that threads end at about the same time.
 const PARTS: usize = 8;
+/// Bytes that a thread sets at least: fewer take no longer than starting it.
+const PART_BYTES: usize = 1 << 19;
 
 /// Threads, and a question that is asked between steps.
 #[derive(Clone, Copy)]
@@ -98,6 +101,36 @@ impl<'a> Workers<'a> {
         failed.into_inner().map_or(Ok(()), Err)
     }
 
+    /// Appends `value(0)`, `value(1)` and so on, `len` of them. Threads set memory of which they are the first users, since new pages take
+    /// longer than most values. It is not stopped.
+    ///
+    /// # Errors
+    /// [`CountError::TooLarge`] if there is too little memory for so many of `what`.
+    pub(crate) fn extend<T: Copy + Send>(
+        &self,
+        to: &mut Vec<T>,
+        len: usize,
+        what: &str,
+        value: impl Fn(usize) -> T + Sync,
+    ) -> Result<(), CountError> {
+        to.try_reserve_exact(len)
+            .map_err(|_| CountError::TooLarge(format!("{len} {what}")))?;
+        let begin = to.len();
+        let new = to.spare_capacity_mut().get_mut(..len).unwrap_or_default();
+        let fewest = PART_BYTES / size_of::<T>().max(1);
+        let part = len.div_ceil(self.parts()).max(fewest).max(1);
+        let set = |(at, values): (usize, &mut [MaybeUninit<T>])| {
+            for (at, to) in (at * part..).zip(values) {
+                to.write(value(at));
+            }
+            Ok(())
+        };
+        Workers::new(self.threads, &|| false).each(new.chunks_mut(part).enumerate(), set)?;
+        // SAFETY: `each` has returned without an error, so all jobs were done: these `len` values are set.
+        unsafe { to.set_len(begin + len) };
+        Ok(())
+    }
+
     /// The results of `work` for parts of `items`, one for each thread, in any order.
     ///
     /// # Errors
@@ -164,6 +197,29 @@ mod tests {
             assert_eq!(parts.concat(), done);
             let none = workers.parts_of(&[0; 0], |_| Ok(()));
             assert_eq!(none, Ok(vec![]));
+        }
+    }
+
+    #[test]
+    fn values_are_appended_in_order() {
+        for threads in [1, 3] {
+            let workers = Workers::new(threads, &|| true);
+            let mut all = vec![7];
+            for len in [0, 1, 300_000] {
+                all.truncate(1);
+                workers
+                    .extend(&mut all, len, "numbers", |at| 2 * at)
+                    .unwrap();
+                assert_eq!(all.len(), 1 + len);
+                assert!(
+                    all[1..]
+                        .iter()
+                        .enumerate()
+                        .all(|(at, value)| *value == 2 * at)
+                );
+            }
+            let none = workers.extend(&mut all, usize::MAX, "numbers", |at| at);
+            assert!(matches!(none, Err(CountError::TooLarge(_))));
         }
     }
 

@@ -38,6 +38,8 @@ pub struct Tile {
     pub blocks: u64,
     /// Address of its [`CountSpec`] or [`GatherSpec`].
     pub spec: u64,
+    /// Address of memory, of zeros, for rows of planes that stay on the device; 0 if none do.
+    pub resident: u64,
     /// Elements of every block but the last.
     pub block_elements: u32,
     /// Rows that exist.
@@ -68,8 +70,8 @@ pub struct Tile {
     pub set: u32,
     /// Index, among the statuses, of the words of planes that the chunk has used.
     pub used: u32,
-    /// Unused.
-    pub pad: u32,
+    /// 64-bit words of planes that the chunk may use.
+    pub room: u32,
 }
 
 /// Flag of a [`Tile`]: elements are big-endian.
@@ -299,6 +301,24 @@ pub struct PairRows {
     pub tiles: u32,
 }
 
+/// Rows of one plane to copy, so that they lie one after the other.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CopiedRows {
+    /// Address of the addresses of rows, `u64`, each 1 more where the bits of all copies are inverted.
+    pub from: u64,
+    /// Address to copy to.
+    pub to: u64,
+    /// Number of rows.
+    pub n_rows: u32,
+    /// 64-bit words of a row.
+    pub width: u32,
+    /// Copies that a row has bits of.
+    pub copies: u32,
+    /// Unused.
+    pub pad: u32,
+}
+
 /// Pairs of units to count.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -418,6 +438,8 @@ pub const BAD_CODE: u32 = 1;
 pub const BAD_FRAME: u32 = 2;
 /// Status bit: a checksum does not match.
 pub const BAD_CHECKSUM: u32 = 4;
+/// Status bit: the planes of rows have more words than there is room for.
+pub const FULL: u32 = 8;
 
 /// The structs are integers without padding between or behind them, which the sizes prove.
 macro_rules! plain {
@@ -433,7 +455,7 @@ macro_rules! plain {
 pub(super) use plain;
 
 plain!(
-    Block: 24, Tile: 88, CountSpec: 64, PlaneSet: 24, GatherSpec: 16, CallFilter: 64, CallTile: 24, MaskedBlock: 64, Frame: 32,
-    Segment: 24, Check: 32, PairRows: 48, Gram: 48, PairTile: 8,
+    Block: 24, Tile: 96, CountSpec: 64, PlaneSet: 24, GatherSpec: 16, CallFilter: 64, CallTile: 24, MaskedBlock: 64, Frame: 32,
+    Segment: 24, Check: 32, PairRows: 48, CopiedRows: 32, Gram: 48, PairTile: 8,
     WeightedGram: 72, UnitSums: 40
 );

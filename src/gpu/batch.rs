@@ -12,6 +12,7 @@ use super::call_filter::MaskedChunk;
 use super::plan::ChunkPlan;
 use super::slab::Slab;
 use super::work::{Work, WorkOutput};
+use crate::counts::ResidentChunk;
 use crate::gpu::error::GpuError;
 use crate::store::LocalFile;
 
@@ -74,6 +75,8 @@ impl Reply {
 pub struct Done {
     /// Counts or elements, as the work lays them out.
     pub bytes: Buffer,
+    /// Its rows that have stayed on the device.
+    pub resident: Option<ResidentChunk>,
     /// Bytes that the device read from the chunk's file.
     pub read: usize,
     /// The chunk's share of its batch's time.
@@ -148,6 +151,8 @@ pub struct ChunkJob {
     pub dst: usize,
     /// Its results in the batch's; before it has run, as many bytes as there can be.
     pub out: Range<usize>,
+    /// Once it has run, its rows that have stayed on the device.
+    pub resident: Option<ResidentChunk>,
     /// Sends the outcome.
     pub reply: Reply,
 }

@@ -4,7 +4,7 @@
 //! encoded genotypes are often a hundredth of that, and where frames are cut only a quarter is decoded. The statistics
 //! determine how many chunks are submitted together and how many fit in a batch.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Chunks after which the mean is better than a guess.
 const ENOUGH: u64 = 4;
@@ -17,9 +17,20 @@ pub struct ChunkSizes {
     chunks: AtomicU64,
     encoded: AtomicU64,
     decoded: AtomicU64,
+    few_rows_stay: AtomicBool,
 }
 
 impl ChunkSizes {
+    /// Whether a chunk was found of which too few rows can stay on a device.
+    pub fn few_rows_stay(&self) -> bool {
+        self.few_rows_stay.load(Ordering::Relaxed)
+    }
+
+    /// Notes that there is such a chunk: later chunks are not tried.
+    pub fn set_few_rows_stay(&self) {
+        self.few_rows_stay.store(true, Ordering::Relaxed);
+    }
+
     /// Adds a chunk: its encoded bytes and the bytes that a device decodes.
     pub fn add(&self, encoded: usize, decoded: usize) {
         let before = self.chunks.fetch_add(1, Ordering::Relaxed);

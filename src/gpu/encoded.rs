@@ -136,6 +136,7 @@ impl Encoded<'_> {
             masked,
             dst: 0,
             out: 0..0,
+            resident: None,
             reply,
         };
         let encoded = self.pieces().flatten().map(OpenChunk::len).sum();

@@ -84,6 +84,7 @@ impl Executor for Faulty {
             statuses: &self.statuses,
             lengths: &self.lengths,
             unread: &[],
+            resident: vec![],
             times: Times::default(),
         })
     }

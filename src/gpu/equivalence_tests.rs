@@ -306,7 +306,7 @@ impl Genotypes {
                 None => {}
                 Some(Outcome::Host(reason)) => refused = Some(reason),
                 Some(Outcome::Done(done)) => {
-                    let computed = wanted.computed(done.bytes);
+                    let computed = wanted.computed(done.bytes, None);
                     counter
                         .add_computed(&computed, self.rows, chunk, &mut found)
                         .unwrap();

@@ -11,6 +11,16 @@ reason_error! {
     GpuError
 }
 
+/// Why the host decodes a chunk of which too few rows can stay on a device.
+pub(super) const FEW_ROWS_STAY: &str = "too few of its rows can stay on the device";
+
+impl GpuError {
+    /// Whether too few rows of a chunk can stay on a device.
+    pub fn is_few_rows_stay(&self) -> bool {
+        **self == *FEW_ROWS_STAY
+    }
+}
+
 impl From<CodecError> for GpuError {
     fn from(error: CodecError) -> Self {
         String::from(error).into()

@@ -3,6 +3,7 @@
 use super::batch::{Batch, Times};
 use super::slab::Slab;
 use super::watchdog::BatchProgress;
+use crate::counts::ResidentChunk;
 use crate::gpu::error::GpuError;
 
 /// Why a batch did not run.
@@ -25,6 +26,8 @@ pub struct Results<'a> {
     pub lengths: &'a [usize],
     /// Jobs whose files could not be read or that the device rejects, and why. Their results are undefined.
     pub unread: &'a [(usize, GpuError)],
+    /// For each job its rows that have stayed on the device; empty if none have.
+    pub resident: Vec<Option<ResidentChunk>>,
     /// How long it took.
     pub times: Times,
 }

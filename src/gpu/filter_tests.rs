@@ -405,7 +405,7 @@ impl Filtered {
         let WorkOutput::Counts(wanted) = &counts.wanted else {
             panic!("elements are wanted");
         };
-        let computed = wanted.computed(submit(&counts));
+        let computed = wanted.computed(submit(&counts), None);
         counter
             .add_computed(&computed, rows, 0, &mut found)
             .unwrap();

@@ -21,6 +21,8 @@ const OUTPUT_BYTES: usize = 64 << 20;
 const DEFAULT_MEMORY: u64 = 8 << 30;
 /// Most decoded bytes of an ordinary batch: larger ones are decoded no faster.
 const MOST_DECODED: u64 = 768 << 20;
+/// The part of the memory that may be used in which rows stay while pairs are counted.
+const RESIDENT_PART: u64 = 4;
 /// Decoded bytes of a batch for which room must be left beside counts over pairs.
 const LEAST_DECODED: usize = 64 << 20;
 
@@ -121,6 +123,17 @@ impl MemoryBudget {
             budget: Arc::clone(self),
             bytes,
         })
+    }
+
+    /// Bytes of each device for rows that stay there while pairs are counted.
+    pub(super) fn for_resident_rows(&self) -> usize {
+        let allowed = self.allowed(&self.limit.lock());
+        usize::try_from(allowed / RESIDENT_PART).unwrap_or(usize::MAX)
+    }
+
+    /// Whether a device was lost.
+    pub(super) fn is_lost(&self) -> bool {
+        self.queue.failure().is_some()
     }
 
     /// Bytes of each device that are reserved.

@@ -1,17 +1,19 @@
 //! [`GpuPairs`]: the devices of a query, which count pairs for aggregates over pairs. Each counts some of the rows; the counts are added.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::cuda::{
-    CudaDevice, Layout, PairCounter, Staging, WeightedLayout, WeightedPairs, of_device,
+    ChunkOnDevice, CudaDevice, Layout, PairCounter, Staging, WeightedLayout, WeightedPairs,
+    of_device,
 };
 use super::memory_budget::{MemoryBudget, Reserved};
 use crate::counts::pairs::{
-    ClassWeights, PairDevice, SetRows, UnitCounter, UnitCounts, Units, WeightedCounter,
+    ClassWeights, KeepsRows, PairDevice, SetRows, UnitCounter, UnitCounts, Units, WeightedCounter,
     WeightedSums,
 };
-use crate::counts::{CountError, Workers};
+use crate::counts::{CountError, ResidentRow, Workers};
 use crate::gpu::error::GpuError;
 
 /// The devices of a query.
@@ -65,6 +67,7 @@ impl GpuPairs {
         match counters {
             Ok(counters) => Ok(Some(OnDevices {
                 counters,
+                ordinals: self.devices.iter().map(|device| device.ordinal).collect(),
                 next: AtomicUsize::new(0),
                 _reserved: reserved,
             })),
@@ -77,7 +80,39 @@ impl GpuPairs {
     }
 }
 
+/// Memory for rows that stay on devices, while a query counts their pairs.
+#[derive(Debug)]
+struct ResidentMemory {
+    devices: Vec<Arc<CudaDevice>>,
+    budget: Arc<MemoryBudget>,
+    _reserved: Reserved,
+}
+
+impl KeepsRows for ResidentMemory {}
+
+impl Drop for ResidentMemory {
+    fn drop(&mut self) {
+        let is_lost = self.budget.is_lost();
+        self.devices
+            .iter()
+            .for_each(|device| device.resident.close(is_lost));
+    }
+}
+
 impl PairDevice for GpuPairs {
+    fn keep_rows(&self) -> Option<Box<dyn KeepsRows>> {
+        let bytes = self.budget.for_resident_rows();
+        let reserved = self.reserve(Some(bytes))?;
+        self.devices
+            .iter()
+            .for_each(|device| device.resident.open(bytes));
+        Some(Box::new(ResidentMemory {
+            devices: self.devices.clone(),
+            budget: Arc::clone(&self.budget),
+            _reserved: reserved,
+        }))
+    }
+
     fn counter(
         &self,
         units: Units,
@@ -107,10 +142,18 @@ impl PairDevice for GpuPairs {
     }
 }
 
+/// Those of `all` with these numbers.
+fn taken<T: Clone>(all: &[T], numbers: &[usize]) -> Vec<T> {
+    let of = |at: &usize| all.get(*at).cloned();
+    numbers.iter().filter_map(of).collect()
+}
+
 /// A counter on each device.
 #[derive(Debug)]
 struct OnDevices<C> {
     counters: Vec<C>,
+    /// The number of the device of each.
+    ordinals: Vec<usize>,
     /// Number of times that rows were added, by which they are dealt out.
     next: AtomicUsize,
     /// Dropped after the counters.
@@ -118,6 +161,39 @@ struct OnDevices<C> {
 }
 
 impl<C> OnDevices<C> {
+    /// The counters of rows that are on devices, each with its rows.
+    fn of_rows<'a, R: Clone>(
+        &'a self,
+        rows: &'a [R],
+        row: impl Fn(&R) -> &ResidentRow,
+    ) -> Result<Vec<(&'a C, Vec<usize>)>, CountError> {
+        let mut of_counters: Vec<_> = self
+            .counters
+            .iter()
+            .map(|counter| (counter, vec![]))
+            .collect();
+        for (at, of) in rows.iter().enumerate() {
+            let chunk: &dyn Any = &*row(of).rows;
+            let device = chunk
+                .downcast_ref::<ChunkOnDevice>()
+                .map(ChunkOnDevice::device);
+            let place = self
+                .ordinals
+                .iter()
+                .position(|ordinal| Some(*ordinal) == device);
+            match place.and_then(|place| of_counters.get_mut(place)) {
+                Some((_, numbers)) => numbers.push(at),
+                None => {
+                    return Err(CountError::Device(
+                        "a row is on another GPU than pairs are counted on".into(),
+                    ));
+                }
+            }
+        }
+        of_counters.retain(|(_, numbers)| !numbers.is_empty());
+        Ok(of_counters)
+    }
+
     /// The counter of the next rows.
     fn next(&self) -> Result<&C, CountError> {
         let next = self.next.fetch_add(1, Ordering::Relaxed) % self.counters.len().max(1);
@@ -143,7 +219,17 @@ impl UnitCounter for PairsOnDevices {
         self.on.next()?.add(rows, set, workers)
     }
 
-    fn take(self: Box<Self>) -> Result<UnitCounts, CountError> {
+    fn add_resident(&self, rows: &[ResidentRow], workers: &Workers<'_>) -> Result<(), CountError> {
+        for (counter, numbers) in self.on.of_rows(rows, |row| row)? {
+            match numbers.len() == rows.len() {
+                true => counter.add_resident(rows, workers)?,
+                false => counter.add_resident(&taken(rows, &numbers), workers)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn take(self: Box<Self>, workers: &Workers<'_>) -> Result<UnitCounts, CountError> {
         // Dropped after the counters.
         let _reserved = self.on._reserved;
         let mut counters = self.on.counters;
@@ -153,7 +239,7 @@ impl UnitCounter for PairsOnDevices {
         }
         let mut counts = vec![];
         for counter in counters {
-            counter.take(&mut counts)?;
+            counter.take(&mut counts, workers)?;
         }
         Ok(UnitCounts::new(self.stride, counts))
     }
@@ -169,7 +255,25 @@ impl WeightedCounter for OnDevices<WeightedPairs> {
         self.next()?.add(classes, set, workers)
     }
 
-    fn take(self: Box<Self>) -> Result<WeightedSums, CountError> {
+    fn add_resident(
+        &self,
+        classes: &[u32],
+        rows: &[(ResidentRow, bool)],
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        for (counter, numbers) in self.of_rows(rows, |(row, _)| row)? {
+            match numbers.len() == rows.len() {
+                true => counter.add_resident(rows, classes, workers)?,
+                false => {
+                    let (rows, classes) = (taken(rows, &numbers), taken(classes, &numbers));
+                    counter.add_resident(&rows, &classes, workers)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(self: Box<Self>, workers: &Workers<'_>) -> Result<WeightedSums, CountError> {
         // Dropped after the counters.
         let _reserved = self._reserved;
         let mut counters = self.counters;
@@ -178,7 +282,7 @@ impl WeightedCounter for OnDevices<WeightedPairs> {
         }
         let mut sums = WeightedSums::default();
         for counter in counters {
-            counter.take(&mut sums)?;
+            counter.take(&mut sums, workers)?;
         }
         Ok(sums)
     }

@@ -250,6 +250,7 @@ impl Queue {
             masked: None,
             dst: 0,
             out: 0..0,
+            resident: None,
             reply,
         });
         Ok(ticket)

@@ -50,6 +50,7 @@ fn after_a_failure_the_host_gets_every_chunk() {
         masked: None,
         dst: 0,
         out: 0..0,
+        resident: None,
         reply,
     });
     drop(place);

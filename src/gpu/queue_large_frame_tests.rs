@@ -58,6 +58,7 @@ fn stage(place: One, work: &Arc<Work>) -> Ticket {
         masked: None,
         dst: 0,
         out: 0..0,
+        resident: None,
         reply,
     });
     ticket

@@ -10,13 +10,13 @@ use std::time::Instant;
 
 use arrow::buffer::{Buffer, MutableBuffer};
 
-use super::abi::{BAD_CHECKSUM, BAD_CODE, BAD_FRAME};
+use super::abi::{BAD_CHECKSUM, BAD_CODE, BAD_FRAME, FULL};
 use super::batch::{Batch, BatchLimits, ChunkJob, Done, GUARD, Outcome};
 use super::executor::{Executor, Failure, Results};
 use super::plan::ChunkPlan;
 use super::queue::Queue;
 use super::watchdog::{BatchProgress, Watchdog};
-use crate::gpu::error::GpuError;
+use crate::gpu::error::{FEW_ROWS_STAY, GpuError};
 use crate::store::LocalFile;
 
 /// More bytes of results than this are copied by several threads.
@@ -188,6 +188,9 @@ fn run(
     for (job, len) in batch.jobs.iter_mut().zip(results.lengths) {
         job.out.end = job.out.end.min(job.out.start.saturating_add(*len));
     }
+    for (job, resident) in batch.jobs.iter_mut().zip(&results.resident) {
+        job.resident.clone_from(resident);
+    }
     let whole = batch.decoded + batch.read;
     let mut verdicts: Vec<_> = results.statuses.iter().map(|status| Ok(*status)).collect();
     for (at, reason) in results.unread {
@@ -227,7 +230,7 @@ fn send_outcomes(
     whole: usize,
 ) -> Vec<ChunkPlan> {
     let mut plans = Vec::with_capacity(jobs.len());
-    for (job, status) in jobs {
+    for (mut job, status) in jobs {
         let outcome = match (status, results.bytes.get(job.out.clone())) {
             (Err(reason), _) => Outcome::Host(reason),
             (Ok(0), Some(bytes)) => {
@@ -235,6 +238,7 @@ fn send_outcomes(
                 copy.extend_from_slice(bytes);
                 Outcome::Done(Done {
                     bytes: Buffer::from(copy),
+                    resident: job.resident.take(),
                     read: job.file.as_ref().map_or(0, LocalFile::len),
                     times: results.times.share(share_of(&job), whole),
                 })
@@ -260,6 +264,7 @@ fn describe(status: u32) -> String {
         (BAD_FRAME, "a frame did not decode as expected"),
         (BAD_CHECKSUM, "a checksum does not match"),
         (BAD_CODE, "a genotype code has no allele"),
+        (FULL, FEW_ROWS_STAY),
     ] {
         if status & bit != 0 {
             found.push(words);
@@ -286,7 +291,7 @@ mod tests {
             describe(BAD_FRAME | BAD_CHECKSUM),
             "a frame did not decode as expected, a checksum does not match"
         );
-        let unknown = !(BAD_FRAME | BAD_CHECKSUM | BAD_CODE);
+        let unknown = !(BAD_FRAME | BAD_CHECKSUM | BAD_CODE | FULL);
         assert!(describe(unknown).contains(&unknown.to_string()));
     }
 

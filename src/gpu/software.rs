@@ -143,6 +143,7 @@ impl Executor for Software {
             statuses: &self.statuses,
             lengths: &self.lengths,
             unread: &self.unread,
+            resident: vec![],
             times: Times {
                 decode: Duration::from_micros(1),
                 ..Times::default()

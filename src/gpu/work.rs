@@ -12,11 +12,21 @@ use super::chunk_sizes::ChunkSizes;
 use super::cost;
 use super::plan::ChunkPlanner;
 use super::sparse_sets::SparseSets;
-use crate::counts::{ComputedCounts, ComputedLayout, CountRequest, CountWidth, SampleSet};
+use crate::counts::gathered::{OTHER_PLANES, code_planes};
+use crate::counts::{
+    ComputedCounts, ComputedLayout, CountRequest, CountWidth, ResidentChunk, SampleSet,
+};
 use crate::gpu::error::GpuError;
 
 /// A device counts at most this many alleles: it reads a row once for every four of them.
 const MOST_ALLELES: usize = 1 << 16;
+/// Copies of a set and planes of a row whose rows may stay on a device are fewer than this, and at most this: an entry has the number of bits
+/// beside the planes.
+const MOST_RESIDENT_COPIES: usize = 1 << 24;
+/// See [`MOST_RESIDENT_COPIES`].
+const MOST_RESIDENT_PLANES: usize = 7;
+/// Where rows may stay on the device, there is room for this part of the planes that there can be. The host decodes chunks that need more.
+const RESIDENT_PART: usize = 8;
 
 /// What a scan wants of the chunks of one array, and how they are decoded.
 #[derive(Debug)]
@@ -46,6 +56,8 @@ pub struct CountsOutput {
     request: CountRequest,
     width: CountWidth,
     shares_rows: bool,
+    /// Whether rows of two alleles without missing calls may stay on the device.
+    keeps_rows: bool,
     /// By sample chunk; `None` for one without a wanted sample.
     masks: Vec<Option<Arc<Masks>>>,
     /// By sample chunk, for each set of planes: its samples there, ascending, counted from the chunk's first.
@@ -171,9 +183,37 @@ impl CountsOutput {
             request,
             width,
             shares_rows,
+            keeps_rows: false,
             masks,
             planes,
         })
+    }
+
+    /// The same, of which rows of two alleles without missing calls may stay on the device; `None` if they cannot.
+    pub fn keeping_rows(mut self) -> Option<Self> {
+        let planes = code_planes(self.request.n_alleles)? + OTHER_PLANES;
+        let fits = |set: &Arc<SampleSet>| self.request.copies(set) < MOST_RESIDENT_COPIES;
+        let wanted = self.masks.iter().filter(|masks| masks.is_some()).count();
+        self.keeps_rows = !self.shares_rows
+            && wanted == 1
+            && planes <= MOST_RESIDENT_PLANES
+            && !self.request.planes.is_empty()
+            && self.request.planes.iter().all(fits);
+        self.keeps_rows.then_some(self)
+    }
+
+    /// Whether rows of two alleles without missing calls may stay on the device.
+    pub fn keeps_rows(&self) -> bool {
+        self.keeps_rows
+    }
+
+    /// 64-bit words that there is room for of the planes of rows that do not stay on the device, where `layout` is that of the results.
+    pub fn room(&self, layout: &ComputedLayout) -> usize {
+        let most = (layout.len - layout.data) / size_of::<u64>();
+        match self.keeps_rows {
+            true => most.div_ceil(RESIDENT_PART),
+            false => most,
+        }
     }
 
     /// Bytes of a count.
@@ -181,12 +221,13 @@ impl CountsOutput {
         self.width
     }
 
-    /// The results of a chunk.
-    pub fn computed(&self, bytes: Buffer) -> ComputedCounts {
+    /// The results of a chunk, and its rows that have stayed on the device.
+    pub fn computed(&self, bytes: Buffer, resident: Option<ResidentChunk>) -> ComputedCounts {
         ComputedCounts {
             bytes,
             width: self.width,
             shares_rows: self.shares_rows,
+            resident,
         }
     }
 
@@ -290,6 +331,23 @@ impl Work {
             .max()
     }
 
+    /// Bytes that `rows` rows of a sample chunk may take until they are read, on the host and on the device.
+    pub fn held_bytes(&self, sample_chunk: usize, rows: usize) -> usize {
+        let output = self.output_bytes(sample_chunk, rows).unwrap_or(0);
+        let resident = match &self.wanted {
+            WorkOutput::Counts(counts) if counts.keeps_rows() => {
+                let words = counts.layout(sample_chunk, 1).map(|layout| layout.widths);
+                let words = words.unwrap_or_default().into_iter();
+                let bytes = words
+                    .fold(0, usize::saturating_add)
+                    .saturating_mul(size_of::<u64>());
+                bytes.saturating_mul(rows)
+            }
+            _ => 0,
+        };
+        output.saturating_add(resident)
+    }
+
     /// Bytes of the results for `rows` rows of a sample chunk, at most.
     ///
     /// # Errors
@@ -297,7 +355,8 @@ impl Work {
     pub fn output_bytes(&self, sample_chunk: usize, rows: usize) -> Result<usize, GpuError> {
         let bytes = match &self.wanted {
             WorkOutput::Counts(counts) => {
-                counts.layout(sample_chunk, rows).map(|layout| layout.len)
+                let layout = counts.layout(sample_chunk, rows);
+                layout.map(|layout| layout.data + counts.room(&layout) * size_of::<u64>())
             }
             WorkOutput::Elements(elements) => elements
                 .samples

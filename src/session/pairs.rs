@@ -4,7 +4,8 @@
 //! of an aggregate over pairs is a matrix of all pairs once it has many rows: one matrix for each partition, and all are added at the end.
 //! [`pairs_rule`](super::pairs_rule) decides where it is used; EXPLAIN shows the memory of the state.
 //!
-//! GPUs count pairs for large populations, as `vcz.backend` says; EXPLAIN shows `backend=gpu` where they would, or did.
+//! GPUs count pairs for large populations, as `vcz.backend` says; EXPLAIN shows `backend=gpu` where they would, or did. Directly above a scan
+//! of many rows, rows stay on the GPU that decodes them, and are counted there.
 //!
 //! Invariants: a partition that ends while others run leaves its rows to them, and the last one to end returns the state, so no
 //! partition waits for another to begin or to end. Each row is in exactly one state that is returned. Executions do not share a state: they have
@@ -16,6 +17,7 @@ use std::sync::{Arc, Weak};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::filter_record_batch;
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -35,11 +37,13 @@ use parking_lot::Mutex;
 use super::left_out;
 use super::runs::shown;
 use super::runs_table::{passing_rows, values};
+use crate::counts::ResidentPlanes;
+use crate::counts::pairs::KeepsRows;
 use crate::functions::{
     PairFeed, compares_pairs, device_for, is_on_device, pairs_size, use_pair_device,
     would_be_on_device,
 };
-use crate::scan::{Backend, VczSettings};
+use crate::scan::{Backend, ResidentPartitions, VczSettings, is_planes_type};
 
 /// Partial aggregation without groups into one state.
 #[derive(Debug)]
@@ -146,11 +150,23 @@ struct Execution {
     on_gpu: Arc<Mutex<Option<bool>>>,
     /// Those of the accumulators that there are.
     feeds: Mutex<Feeds>,
+    /// Rows that stay on GPUs, or whether they may not, once that is known of these accumulators.
+    resident: tokio::sync::Mutex<Option<Option<Arc<Resident>>>>,
     /// The partitions that have begun.
     partitions: Mutex<HashSet<usize>>,
     /// How many partitions have begun and not ended.
     running: Mutex<usize>,
     state: tokio::sync::Mutex<State>,
+}
+
+/// Rows that stay on the GPUs that decode them.
+#[derive(Debug)]
+struct Resident {
+    partitions: Arc<ResidentPartitions>,
+    /// That in which the scan is executed.
+    context: Arc<TaskContext>,
+    /// Memory for the rows, until the end of the execution.
+    _memory: Vec<Box<dyn KeepsRows>>,
 }
 
 /// The rows of all partitions since a state was returned.
@@ -172,6 +188,7 @@ impl Execution {
             aggregate: Arc::clone(&of.aggregate),
             on_gpu: Arc::clone(&of.on_gpu),
             feeds: Mutex::default(),
+            resident: tokio::sync::Mutex::default(),
             partitions: Mutex::new(HashSet::from([partition])),
             running: Mutex::new(0),
             state: tokio::sync::Mutex::new(State {
@@ -206,10 +223,70 @@ impl Execution {
         Ok(accumulators)
     }
 
-    /// Sends rows to GPUs; returns the arguments of those that they do not count, or nothing if they count all rows of all calls.
+    /// Executes a partition of the input; also returns where its rows are found that stay on GPUs.
+    async fn input(
+        &self,
+        partition: usize,
+    ) -> Result<(SendableRecordBatchStream, Option<Arc<Resident>>)> {
+        let resident = {
+            let mut known = self.resident.lock().await;
+            match &*known {
+                Some(resident) => resident.clone(),
+                None => known.insert(self.keep_rows().await?.map(Arc::new)).clone(),
+            }
+        };
+        let context = match &resident {
+            Some(resident) => &resident.context,
+            None => &self.context,
+        };
+        let input = self
+            .aggregate
+            .input()
+            .execute(partition, Arc::clone(context))?;
+        Ok((input, resident))
+    }
+
+    /// Lets rows stay on the GPUs that decode them, if GPUs count all pairs and the input is a scan of many rows.
+    async fn keep_rows(&self) -> Result<Option<Resident>> {
+        let input = self.aggregate.input();
+        let Some(partitions) = ResidentPartitions::of_scan(input) else {
+            return Ok(None);
+        };
+        let mut state = self.state.lock().await;
+        if state.accumulators.is_empty() {
+            state.accumulators = self.accumulators_on_device().await?;
+        }
+        let feeds = Arc::clone(&self.feeds.lock());
+        let calls = self.aggregate.aggr_expr().iter();
+        let mut memory = vec![];
+        for (call, feed) in calls.zip(feeds.iter()) {
+            let types = call.expressions().into_iter();
+            let types = types.map(|expr| expr.data_type(&input.schema()));
+            let types = types.collect::<Result<Vec<_>>>()?;
+            let is_planes = |of: &DataType| is_planes_type(of);
+            match feed {
+                // Marks of rows are for the first argument of these.
+                Some(feed) if !types.iter().skip(1).any(is_planes) => match feed.keep_rows()? {
+                    Some(kept) => memory.push(kept),
+                    None => return Ok(None),
+                },
+                _ if types.iter().any(is_planes) => return Ok(None),
+                _ => {}
+            }
+        }
+        Ok((!memory.is_empty()).then(|| Resident {
+            context: partitions.within(&self.context),
+            partitions,
+            _memory: memory,
+        }))
+    }
+
+    /// Sends rows to GPUs, some of which may have stayed there; returns the arguments of those that they do not count, or nothing if they count
+    /// all rows of all calls.
     fn send(
         &self,
         mut arguments: Vec<Vec<ArrayRef>>,
+        resident: Option<&ResidentPlanes>,
         metrics: &BaselineMetrics,
     ) -> Result<Option<Vec<Vec<ArrayRef>>>> {
         let _timer = metrics.elapsed_compute().timer();
@@ -218,18 +295,26 @@ impl Execution {
         for (feed, arguments) in feeds.iter().zip(&mut arguments) {
             match feed {
                 Some(feed) => {
-                    *arguments = feed.send(std::mem::take(arguments))?;
+                    *arguments = feed.send(std::mem::take(arguments), resident)?;
                     are_sent &= arguments.iter().all(|array| array.is_empty());
                 }
                 None => are_sent = false,
             }
         }
+        if let Some(resident) = resident {
+            resident.release();
+        }
         Ok((!are_sent).then_some(arguments))
     }
 
     /// Adds the arguments of all calls for some rows; `false` if another partition has failed, whose error is that of the query.
-    async fn add(&self, arguments: Vec<Vec<ArrayRef>>, metrics: &BaselineMetrics) -> Result<bool> {
-        let arguments = match self.send(arguments, metrics) {
+    async fn add(
+        &self,
+        arguments: Vec<Vec<ArrayRef>>,
+        resident: Option<&ResidentPlanes>,
+        metrics: &BaselineMetrics,
+    ) -> Result<bool> {
+        let arguments = match self.send(arguments, resident, metrics) {
             Ok(Some(arguments)) => arguments,
             Ok(None) => return Ok(true),
             Err(error) => {
@@ -269,6 +354,8 @@ impl Part {
     /// Ends the partition: the state of all rows if no other one runs.
     async fn end(mut self) -> Result<Option<RecordBatch>> {
         let execution = Arc::clone(&self.execution);
+        // In the order in which a partition that begins takes both.
+        let mut resident = execution.resident.lock().await;
         let mut state = execution.state.lock().await;
         self.has_ended = true;
         let is_last = {
@@ -277,9 +364,11 @@ impl Part {
             if *running == 0 {
                 // Before another partition can begin, which has accumulators of its own.
                 *execution.feeds.lock() = Feeds::default();
+                *resident = None;
             }
             *running == 0
         };
+        drop(resident);
         if !is_last || state.has_failed {
             return Ok(None);
         }
@@ -326,19 +415,26 @@ fn arguments(aggregate: &AggregateExec, batch: &RecordBatch) -> Result<Vec<Vec<A
 
 /// Adds all rows of a partition, and returns the state if it ends last.
 async fn sum(
-    mut input: SendableRecordBatchStream,
+    partition: usize,
     part: Part,
     metrics: BaselineMetrics,
 ) -> Result<Option<RecordBatch>> {
+    let (mut input, resident) = part.execution.input(partition).await?;
+    let resident = resident.as_ref();
+    let resident = resident.and_then(|resident| resident.partitions.partition(partition));
+    let planes = resident.map(AsRef::as_ref);
     while let Some(batch) = input.next().await.transpose()? {
         let timer = metrics.elapsed_compute().timer();
         let arguments = arguments(&part.execution.aggregate, &batch)?;
         timer.done();
-        if !part.execution.add(arguments, &metrics).await? {
+        if !part.execution.add(arguments, planes, &metrics).await? {
             break;
         }
     }
     drop(input);
+    if let Some(planes) = planes {
+        planes.clear();
+    }
     let state = part.end().await?;
     metrics.record_output(state.as_ref().map_or(0, RecordBatch::num_rows));
     metrics.done();
@@ -422,9 +518,8 @@ impl ExecutionPlan for PairsExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let part = self.begin(partition, &context)?;
-        let input = self.aggregate.input().execute(partition, context)?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let state = stream::once(sum(input, part, metrics));
+        let state = stream::once(sum(partition, part, metrics));
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
             state.try_filter_map(|state| ready(Ok(state))),

@@ -50,6 +50,34 @@ std::vector<VczPairTile> tiles_of(u32 units, u32 rows, u32 columns) {
     return tiles;
 }
 
+// Rows at random addresses, some of them inverted, are copied one after the other.
+void test_copied_rows() {
+    VczCopiedRows job = {};
+    job.copies = (u32)between(1, 400);
+    job.width = (job.copies + 63) / 64;
+    job.n_rows = (u32)between(1, 100);
+    what = "copies of " + std::to_string(job.n_rows) + " rows of " + std::to_string(job.copies) + " copies";
+    std::vector<u64> memory(2 * (size_t)job.n_rows * job.width);
+    std::vector<u64> from, expected;
+    for (u32 row = 0; row < 2 * job.n_rows; ++row) {
+        for (u32 copy = 0; copy < job.copies; ++copy) memory[(size_t)row * job.width + copy / 64] |= below(2) << copy % 64;
+    }
+    for (u32 row = 0; row < job.n_rows; ++row) {
+        const u64* const at = &memory[below(2 * job.n_rows) * job.width];
+        const bool inverted = below(2) == 0;
+        from.push_back((u64)at | inverted);
+        for (u32 word = 0; word < job.width; ++word) {
+            const u64 exist = 64 * (word + 1) <= job.copies ? ~(u64)0 : ((u64)1 << job.copies % 64) - 1;
+            expected.push_back(inverted ? ~at[word] & exist : at[word]);
+        }
+    }
+    std::vector<u64> to(expected.size());
+    job.from = (u64)from.data();
+    job.to = (u64)to.data();
+    emulate::launch((u32)between(1, 3), VCZ_THREADS, [&] { vcz_copy_rows(job); });
+    if (to != expected) fail("vcz_copy_rows");
+}
+
 void test() {
     const u32 kind = (u32)below(4);
     const bool has_called = kind == VCZ_UNITS_COPIES_CALLED || kind == VCZ_UNITS_DIPLOIDS_CALLED;
@@ -188,6 +216,7 @@ int main(int argc, char** argv) {
         rng.seed(seed);
         test();
         test_weighted();
+        for (u32 i = 0; i < 10; ++i) test_copied_rows();
     }
     std::printf("%llu cases of the counts and sums of pairs agree with the reference\n", cases);
 }

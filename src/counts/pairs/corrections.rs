@@ -1,7 +1,7 @@
 //! What pairs of individuals need beside the counts that pool all alleles other than the reference: [`Missing`], counts over rows that are
 //! not complete, and [`Corrections`].
 
-use crate::counts::CountError;
+use crate::counts::{CountError, Workers};
 
 use super::any_calls::COUNTS;
 use super::diploids::{fixed, quarters};
@@ -85,10 +85,9 @@ impl Missing {
         add_all(&mut self.het2, &other.het2);
     }
 
-    pub(super) fn save(&self, out: &mut Vec<u64>) {
-        for counts in [&self.sites, &self.het1, &self.het2] {
-            save_optional(counts, out);
-        }
+    pub(super) fn save(&self, out: &mut Vec<u64>, workers: &Workers<'_>) -> Result<(), CountError> {
+        let mut counts = [&self.sites, &self.het1, &self.het2].into_iter();
+        counts.try_for_each(|counts| save_optional(counts, out, workers))
     }
 
     pub(super) fn load(pairs: usize, words: &mut Words<'_>) -> Option<Self> {
@@ -156,11 +155,11 @@ impl Corrections {
         add_all(&mut self.distance, &other.distance);
     }
 
-    pub(super) fn save(&self, out: &mut Vec<u64>) {
+    pub(super) fn save(&self, out: &mut Vec<u64>, workers: &Workers<'_>) -> Result<(), CountError> {
         for counts in [&self.ibs0, &self.ibs2, &self.distance_sites] {
-            save_optional(counts, out);
+            save_optional(counts, out, workers)?;
         }
-        save_optional(&self.distance, out);
+        save_optional(&self.distance, out, workers)
     }
 
     pub(super) fn load(pairs: usize, words: &mut Words<'_>) -> Option<Self> {

@@ -3,7 +3,7 @@
 //! Their coefficients depend only on the number of copies that have the allele, which is their class.
 
 use crate::counts::gathered::PlanesRow;
-use crate::counts::{CountError, Workers};
+use crate::counts::{CountError, ResidentRow, Workers};
 
 use super::matrix::{Shape, add_all, more_rows};
 use super::on_device::{ClassWeights, OnDevice, WeightedSums};
@@ -61,6 +61,30 @@ fn other_copies(row: PlanesRow<'_>) -> u64 {
     words.sum()
 }
 
+/// The class of a row of which so many copies, of diploids, do not have the reference, and whether the others are counted instead.
+fn class_of(forms: Forms, samples: u64, total: u64) -> (u32, bool) {
+    let flip = forms.flips() && total > samples;
+    let class = if flip { 2 * samples - total } else { total };
+    // At most the number of copies.
+    (class as u32, flip)
+}
+
+/// Records rows of these classes, and rows without one of the alleles.
+fn record(shape: Shape, forms: Forms, device: &OnDevice, classes: &[u32], without_allele: u64) {
+    device.record(|sent| {
+        sent.classes.resize(shape.copies() + 1, 0);
+        // Where a row needs both alleles, one without is none.
+        if let (Some(rows), Forms::Covariance) = (sent.classes.first_mut(), forms) {
+            *rows += without_allele;
+        }
+        for class in classes {
+            if let Some(rows) = sent.classes.get_mut(*class as usize) {
+                *rows += 1;
+            }
+        }
+    });
+}
+
 impl Relationship {
     /// Sends rows that `device` adds; returns the numbers of the others.
     pub(super) fn send_rows(
@@ -81,14 +105,11 @@ impl Relationship {
                 others.push(at);
                 continue;
             }
-            let total = other_copies(*row);
-            let flip = forms.flips() && total > samples;
-            match if flip { 2 * samples - total } else { total } {
-                0 => without_allele += 1,
-                total => {
+            match class_of(forms, samples, other_copies(*row)) {
+                (0, _) => without_allele += 1,
+                (class, flip) => {
                     sent.push((*row, flip));
-                    // At most the number of copies.
-                    classes.push(total as u32);
+                    classes.push(class);
                     numbers.push(at);
                 }
             }
@@ -99,23 +120,48 @@ impl Relationship {
             others.sort_unstable();
             classes.clear();
         }
-        device.record(|sent| {
-            sent.classes.resize(shape.copies() + 1, 0);
-            // Where a row needs both alleles, one without is none.
-            if let (Some(rows), Forms::Covariance) = (sent.classes.first_mut(), forms) {
-                *rows += without_allele;
-            }
-            for class in classes {
-                if let Some(rows) = sent.classes.get_mut(class as usize) {
-                    *rows += 1;
-                }
-            }
-        });
+        record(shape, forms, device, &classes, without_allele);
         Ok(others)
     }
 
+    /// Whether `device` adds rows that are on it.
+    pub(super) fn opens(shape: Shape, forms: Forms, device: &OnDevice) -> Result<bool, CountError> {
+        if shape.ploidy != 2 || u32::try_from(shape.copies()).is_err() {
+            return Ok(false);
+        }
+        device.open_weighted(shape.samples, || forms.class_weights(shape.samples as u64))
+    }
+
+    /// Sends rows that are on the device.
+    pub(super) fn send_resident_rows(
+        shape: Shape,
+        forms: Forms,
+        device: &OnDevice,
+        rows: Vec<ResidentRow>,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let (mut sent, mut classes) = (Vec::with_capacity(rows.len()), vec![]);
+        let mut without_allele = 0;
+        for row in rows {
+            match class_of(forms, shape.samples as u64, u64::from(row.ones)) {
+                (0, _) => without_allele += 1,
+                (class, flip) => {
+                    sent.push((row, flip));
+                    classes.push(class);
+                }
+            }
+        }
+        device.send_resident_weighted(&sent, &classes, workers)?;
+        record(shape, forms, device, &classes, without_allele);
+        Ok(())
+    }
+
     /// Adds the rows that were sent.
-    pub(super) fn add_sent(&mut self, device: &OnDevice) -> Result<(), CountError> {
+    pub(super) fn add_sent(
+        &mut self,
+        device: &OnDevice,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
         let samples = self.shape.samples as u64;
         let sent = device.take_sent();
         for (total, rows) in (0u64..).zip(&sent.classes) {
@@ -128,7 +174,7 @@ impl Relationship {
                 sum.total += i128::from(terms.total) * i128::from(*rows);
             }
         }
-        let Some(WeightedSums { pairs, singles }) = device.take_weighted()? else {
+        let Some(WeightedSums { pairs, singles }) = device.take_weighted(workers)? else {
             return Ok(());
         };
         let (of_pairs, of_singles) = self.forms.on_device();

@@ -1,5 +1,6 @@
 //! Counts of which a device has some are the same as those of the host alone.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 use super::tests::{Calls, calls};
 use super::*;
 use crate::counts::gathered::plane_words;
-use crate::counts::{CountError, Level, Workers};
+use crate::counts::{CountError, Level, ResidentRow, ResidentRows, Workers};
 
 /// A device in software, which counts pair by pair. It refuses some units.
 #[derive(Debug)]
@@ -23,7 +24,29 @@ struct SoftwareCounter {
     counts: Mutex<Vec<u32>>,
 }
 
+/// Rows that are on it, by set: the planes of each row.
+#[derive(Debug)]
+struct SoftwareRows(Vec<Vec<Vec<u64>>>);
+
+impl ResidentRows for SoftwareRows {}
+
+#[derive(Debug)]
+struct Kept;
+
+impl KeepsRows for Kept {}
+
+/// The words of a row.
+fn words_of(row: &ResidentRow) -> Vec<u64> {
+    let rows: &dyn Any = &*row.rows;
+    let rows = rows.downcast_ref::<SoftwareRows>().unwrap();
+    rows.0[row.set as usize][row.row as usize].clone()
+}
+
 impl PairDevice for SoftwareDevice {
+    fn keep_rows(&self) -> Option<Box<dyn KeepsRows>> {
+        Some(Box::new(Kept))
+    }
+
     fn counter(
         &self,
         units: Units,
@@ -96,7 +119,28 @@ impl WeightedCounter for SoftwareSums {
         Ok(())
     }
 
-    fn take(self: Box<Self>) -> Result<WeightedSums, CountError> {
+    fn add_resident(
+        &self,
+        classes: &[u32],
+        rows: &[(ResidentRow, bool)],
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let copies = 2 * self.samples;
+        let mut set = |range: std::ops::Range<usize>, to: &mut [u64]| {
+            let mut all = vec![];
+            for (row, inverted) in &rows[range] {
+                for (at, word) in words_of(row).into_iter().enumerate() {
+                    let exist = u64::MAX >> (64 - (copies - 64 * at).min(64));
+                    all.push(if *inverted { !word & exist } else { word });
+                }
+            }
+            to.copy_from_slice(&all);
+            Ok(())
+        };
+        self.add(classes, &mut set, workers)
+    }
+
+    fn take(self: Box<Self>, _workers: &Workers<'_>) -> Result<WeightedSums, CountError> {
         let mut sums = self.sums.into_inner();
         // Without a weight there are no sums.
         for set in 0..2 {
@@ -156,7 +200,16 @@ impl UnitCounter for SoftwareCounter {
         Ok(())
     }
 
-    fn take(self: Box<Self>) -> Result<UnitCounts, CountError> {
+    fn add_resident(&self, rows: &[ResidentRow], workers: &Workers<'_>) -> Result<(), CountError> {
+        let mut set = |range: std::ops::Range<usize>, to: &mut [u64]| {
+            let words: Vec<_> = rows[range].iter().flat_map(words_of).collect();
+            to.copy_from_slice(&words);
+            Ok(())
+        };
+        self.add(rows.len(), &mut set, workers)
+    }
+
+    fn take(self: Box<Self>, _workers: &Workers<'_>) -> Result<UnitCounts, CountError> {
         let counts = self.counts.into_inner();
         Ok(UnitCounts::new(self.units.number(self.copies), counts))
     }
@@ -172,7 +225,28 @@ fn counted_on<M: PairMatrix>(
     let device = OnDevice::new(Arc::new(SoftwareDevice { refused }));
     let workers = Workers::new(3, &|| false);
     let mut matrix = M::try_new(shape, options).unwrap();
+    let stay = M::counts_resident(shape, options, &device).unwrap();
+    assert!(stay || refused.is_some() || shape.ploidy != 2);
     for part in calls.site_rows().parts(shape.copies(), 100) {
+        // Every other row of two alleles without missing calls is on the device.
+        let stays = |at: &usize| stay && at % 2 == 0 && part[*at].header() == 1;
+        let (on_device, here): (Vec<usize>, Vec<usize>) = (0..part.len()).partition(stays);
+        let planes = on_device.iter().map(|at| part[*at].all_planes().to_vec());
+        let rows: Arc<dyn ResidentRows> = Arc::new(SoftwareRows(vec![vec![], planes.collect()]));
+        let rows = on_device.iter().enumerate().map(|(row, at)| ResidentRow {
+            rows: Arc::clone(&rows),
+            set: 1,
+            row: row as u32,
+            ones: part[*at]
+                .all_planes()
+                .iter()
+                .map(|word| word.count_ones())
+                .sum(),
+        });
+        if stay {
+            M::send_resident(shape, options, &device, rows.collect(), &workers).unwrap();
+        }
+        let part: Vec<_> = here.into_iter().map(|at| part[at]).collect();
         let others = M::send(shape, options, &device, &part, &workers).unwrap();
         let others: Vec<_> = others.into_iter().map(|row| part[row]).collect();
         matrix.fold(&others, Level::detect(), &workers).unwrap();

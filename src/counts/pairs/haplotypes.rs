@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::num::Wrapping;
 
 use crate::counts::gathered::PlanesRow;
-use crate::counts::{CountError, Lanes, Level, Workers};
+use crate::counts::{CountError, Lanes, Level, ResidentRow, Workers};
 
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
-use super::on_device::OnDevice;
+use super::on_device::{OnDevice, Units};
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair};
 use super::rare::{Rare, RareByUnit, rare_plane, words_of};
 use super::transposed::Transposed;
@@ -299,11 +299,25 @@ impl PairMatrix for HaplotypePairs {
         Self::send_rows(shape, device, rows, workers)
     }
 
+    fn counts_resident(shape: Shape, (): (), device: &OnDevice) -> Result<bool, CountError> {
+        device.open(Units::Copies, shape.copies())
+    }
+
+    fn send_resident(
+        shape: Shape,
+        (): (),
+        device: &OnDevice,
+        rows: Vec<ResidentRow>,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        device.send_resident(Units::Copies, shape.copies(), &rows, workers)
+    }
+
     fn add_counted(&mut self, device: &OnDevice, workers: &Workers<'_>) -> Result<(), CountError> {
         let sent = device.take_sent();
         self.rows = more_rows(self.rows, sent.rows)?;
         self.complete += sent.complete;
-        while let Some((units, counts)) = device.take()? {
+        while let Some((units, counts)) = device.take(workers)? {
             self.add_counts(units, &counts, workers)?;
         }
         Ok(())
@@ -318,11 +332,11 @@ impl PairMatrix for HaplotypePairs {
         Ok(())
     }
 
-    fn save(&self, out: &mut Vec<u64>) {
+    fn save(&self, out: &mut Vec<u64>, workers: &Workers<'_>) -> Result<(), CountError> {
         out.extend([self.rows, self.complete]);
-        save_optional(&self.joint, out);
-        save_optional(&self.differences, out);
-        save_optional(&self.carried, out);
+        save_optional(&self.joint, out, workers)?;
+        save_optional(&self.differences, out, workers)?;
+        save_optional(&self.carried, out, workers)
     }
 
     fn load(shape: Shape, (): (), words: &mut Words<'_>) -> Option<Self> {

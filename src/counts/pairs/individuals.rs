@@ -10,13 +10,13 @@ use std::num::Wrapping;
 use std::ops::Range;
 
 use crate::counts::gathered::PlanesRow;
-use crate::counts::{CountError, Level, Workers};
+use crate::counts::{CountError, Level, ResidentRow, Workers};
 
 use super::corrections::{Corrections, Missing};
 use super::diploids::{DISTANCE_BITS, fixed, quarters};
 use super::individual_class::SortedRows;
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
-use super::on_device::OnDevice;
+use super::on_device::{OnDevice, Units};
 use super::triangle::{Divided, Part, pairs_of};
 
 /// Rows that are added at a time.
@@ -218,11 +218,25 @@ impl PairMatrix for IndividualPairs {
         Self::send_rows(shape, device, rows, workers)
     }
 
+    fn counts_resident(shape: Shape, (): (), device: &OnDevice) -> Result<bool, CountError> {
+        Ok(shape.ploidy == 2 && device.open(Units::Diploids, shape.copies())?)
+    }
+
+    fn send_resident(
+        shape: Shape,
+        (): (),
+        device: &OnDevice,
+        rows: Vec<ResidentRow>,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        device.send_resident(Units::Diploids, shape.copies(), &rows, workers)
+    }
+
     fn add_counted(&mut self, device: &OnDevice, workers: &Workers<'_>) -> Result<(), CountError> {
         let sent = device.take_sent();
         self.rows = more_rows(self.rows, sent.rows)?;
         self.complete += sent.complete;
-        while let Some((units, counts)) = device.take()? {
+        while let Some((units, counts)) = device.take(workers)? {
             self.add_counts(units, &counts, workers)?;
         }
         Ok(())
@@ -240,14 +254,14 @@ impl PairMatrix for IndividualPairs {
         Ok(())
     }
 
-    fn save(&self, out: &mut Vec<u64>) {
+    fn save(&self, out: &mut Vec<u64>, workers: &Workers<'_>) -> Result<(), CountError> {
         out.extend([self.rows, self.complete]);
-        save_optional(&self.het, out);
-        save_optional(&self.both_het, out);
-        save_optional(&self.opposite, out);
-        save_optional(&self.carried, out);
-        self.missing.save(out);
-        self.corrections.save(out);
+        save_optional(&self.het, out, workers)?;
+        save_optional(&self.both_het, out, workers)?;
+        save_optional(&self.opposite, out, workers)?;
+        save_optional(&self.carried, out, workers)?;
+        self.missing.save(out, workers)?;
+        self.corrections.save(out, workers)
     }
 
     fn load(shape: Shape, (): (), words: &mut Words<'_>) -> Option<Self> {

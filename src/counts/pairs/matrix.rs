@@ -5,7 +5,7 @@ use std::num::Wrapping;
 
 use super::on_device::OnDevice;
 use crate::counts::gathered::PlanesRow;
-use crate::counts::{CountError, Level, Workers};
+use crate::counts::{CountError, Level, ResidentRow, Workers};
 
 /// The individuals of a population.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,28 @@ pub(crate) trait PairMatrix: Clone + Debug + Send + Sync + Sized + 'static {
         workers: &Workers<'_>,
     ) -> Result<Vec<usize>, CountError>;
 
+    /// Whether `device` counts rows that are on it. Then there is a counter of them.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn counts_resident(
+        shape: Shape,
+        options: Self::Options,
+        device: &OnDevice,
+    ) -> Result<bool, CountError>;
+
+    /// Sends rows that are on the device, all of which it counts.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn send_resident(
+        shape: Shape,
+        options: Self::Options,
+        device: &OnDevice,
+        rows: Vec<ResidentRow>,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError>;
+
     /// Adds the counts of all rows that were [sent](Self::send).
     ///
     /// # Errors
@@ -73,7 +95,10 @@ pub(crate) trait PairMatrix: Clone + Debug + Send + Sync + Sized + 'static {
     fn merge(&mut self, other: &Self) -> Result<(), CountError>;
 
     /// Appends its words.
-    fn save(&self, out: &mut Vec<u64>);
+    ///
+    /// # Errors
+    /// [`CountError::TooLarge`] if there is too little memory.
+    fn save(&self, out: &mut Vec<u64>, workers: &Workers<'_>) -> Result<(), CountError>;
 
     /// Reads what [`save`](Self::save) wrote; `None` for anything else.
     fn load(shape: Shape, options: Self::Options, words: &mut Words<'_>) -> Option<Self>;
@@ -115,29 +140,66 @@ pub(super) fn more_rows(rows: u64, more: u64) -> Result<u64, CountError> {
     }
 }
 
-/// Saved words, read from the front.
+/// Saved words, read from the front by some threads.
 #[derive(Debug)]
-pub(crate) struct Words<'a>(pub(crate) &'a [u64]);
+pub(crate) struct Words<'a> {
+    words: &'a [u64],
+    workers: &'a Workers<'a>,
+    failed: Option<CountError>,
+}
 
 impl<'a> Words<'a> {
+    /// These words.
+    pub(crate) fn new(words: &'a [u64], workers: &'a Workers<'a>) -> Self {
+        Self {
+            words,
+            workers,
+            failed: None,
+        }
+    }
+
+    /// Those that were not read.
+    pub(crate) fn rest(&self) -> &'a [u64] {
+        self.words
+    }
+
+    /// Why words could not be read, if it is not that they are others than were saved.
+    ///
+    /// # Errors
+    /// [`CountError::TooLarge`].
+    pub(crate) fn check(&self) -> Result<(), CountError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
     /// The next word.
     pub(crate) fn next(&mut self) -> Option<u64> {
-        let (word, rest) = self.0.split_first()?;
-        self.0 = rest;
+        let (word, rest) = self.words.split_first()?;
+        self.words = rest;
         Some(*word)
     }
 
     /// The next `len` words.
     pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u64]> {
-        let (words, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
+        let (words, rest) = self.words.split_at_checked(len)?;
+        self.words = rest;
         Some(words)
     }
 
-    /// Numbers that [`Saved::save`] wrote, `len` of them.
+    /// Numbers that were saved, `len` of them.
     pub(super) fn numbers<T: Saved>(&mut self, len: usize) -> Option<Vec<T>> {
         let words = self.take(T::words(len)?)?;
-        Some(T::load(words, len))
+        let mut numbers = vec![];
+        let number = |at| T::number(words, at);
+        match self
+            .workers
+            .extend(&mut numbers, len, "saved counts", number)
+        {
+            Ok(()) => Some(numbers),
+            Err(error) => {
+                self.failed = Some(error);
+                None
+            }
+        }
     }
 
     /// Numbers that [`save_optional`] wrote: none, or `len` of them.
@@ -151,17 +213,37 @@ impl<'a> Words<'a> {
 }
 
 /// Appends numbers with a word before them that says whether there are any.
-pub(super) fn save_optional<T: Saved>(numbers: &[T], out: &mut Vec<u64>) {
+///
+/// # Errors
+/// [`CountError::TooLarge`] if there is too little memory.
+pub(super) fn save_optional<T: Saved>(
+    numbers: &[T],
+    out: &mut Vec<u64>,
+    workers: &Workers<'_>,
+) -> Result<(), CountError> {
     out.push(u64::from(!numbers.is_empty()));
-    T::save(numbers, out);
+    let words = T::words(numbers.len()).unwrap_or(usize::MAX);
+    workers.extend(out, words, "words of saved counts", |at| {
+        T::word(numbers, at)
+    })
 }
 
 /// Numbers that are saved as words.
-pub(super) trait Saved: Sized {
+pub(super) trait Saved: Copy + Default + Send + Sync {
     /// Words of `len` numbers.
     fn words(len: usize) -> Option<usize>;
-    fn save(numbers: &[Self], out: &mut Vec<u64>);
-    fn load(words: &[u64], len: usize) -> Vec<Self>;
+
+    /// Word `at` of some numbers.
+    fn word(numbers: &[Self], at: usize) -> u64;
+
+    /// Number `at` of those with these words.
+    fn number(words: &[u64], at: usize) -> Self;
+}
+
+/// Number `at` of some; 0 past their end.
+#[inline(always)]
+fn at_or_zero<T: Copy + Default>(numbers: &[T], at: usize) -> T {
+    numbers.get(at).copied().unwrap_or_default()
 }
 
 impl Saved for u32 {
@@ -169,19 +251,15 @@ impl Saved for u32 {
         Some(len.div_ceil(2))
     }
 
-    fn save(numbers: &[Self], out: &mut Vec<u64>) {
-        let pair = |pair: &[u32]| {
-            let high = pair.get(1).copied().unwrap_or_default();
-            u64::from(pair[0]) | u64::from(high) << 32
-        };
-        out.extend(numbers.chunks(2).map(pair));
+    #[inline(always)]
+    fn word(numbers: &[Self], at: usize) -> u64 {
+        let [low, high] = [2 * at, 2 * at + 1].map(|at| at_or_zero(numbers, at));
+        u64::from(low) | u64::from(high) << 32
     }
 
-    fn load(words: &[u64], len: usize) -> Vec<Self> {
-        let numbers = words
-            .iter()
-            .flat_map(|word| [*word as u32, (word >> 32) as u32]);
-        numbers.take(len).collect()
+    #[inline(always)]
+    fn number(words: &[u64], at: usize) -> Self {
+        (at_or_zero(words, at / 2) >> (32 * (at % 2))) as u32
     }
 }
 
@@ -191,16 +269,15 @@ impl Saved for Wrapping<u32> {
         u32::words(len)
     }
 
-    fn save(numbers: &[Self], out: &mut Vec<u64>) {
-        let pair = |pair: &[Self]| {
-            let high = pair.get(1).map_or(0, |high| high.0);
-            u64::from(pair[0].0) | u64::from(high) << 32
-        };
-        out.extend(numbers.chunks(2).map(pair));
+    #[inline(always)]
+    fn word(numbers: &[Self], at: usize) -> u64 {
+        let [low, high] = [2 * at, 2 * at + 1].map(|at| at_or_zero(numbers, at).0);
+        u64::from(low) | u64::from(high) << 32
     }
 
-    fn load(words: &[u64], len: usize) -> Vec<Self> {
-        u32::load(words, len).into_iter().map(Wrapping).collect()
+    #[inline(always)]
+    fn number(words: &[u64], at: usize) -> Self {
+        Wrapping(u32::number(words, at))
     }
 }
 
@@ -209,17 +286,15 @@ impl Saved for i128 {
         len.checked_mul(2)
     }
 
-    fn save(numbers: &[Self], out: &mut Vec<u64>) {
-        out.extend(
-            numbers
-                .iter()
-                .flat_map(|number| [*number as u64, (number >> 64) as u64]),
-        );
+    #[inline(always)]
+    fn word(numbers: &[Self], at: usize) -> u64 {
+        (at_or_zero(numbers, at / 2) >> (64 * (at % 2))) as u64
     }
 
-    fn load(words: &[u64], len: usize) -> Vec<Self> {
-        let number = |pair: &[u64; 2]| i128::from(pair[0]) | i128::from(pair[1] as i64) << 64;
-        words.as_chunks().0.iter().map(number).take(len).collect()
+    #[inline(always)]
+    fn number(words: &[u64], at: usize) -> Self {
+        let [low, high] = [2 * at, 2 * at + 1].map(|at| at_or_zero(words, at));
+        i128::from(low) | i128::from(high as i64) << 64
     }
 }
 
@@ -228,12 +303,14 @@ impl Saved for i64 {
         Some(len)
     }
 
-    fn save(numbers: &[Self], out: &mut Vec<u64>) {
-        out.extend(numbers.iter().map(|number| *number as u64));
+    #[inline(always)]
+    fn word(numbers: &[Self], at: usize) -> u64 {
+        at_or_zero(numbers, at) as u64
     }
 
-    fn load(words: &[u64], len: usize) -> Vec<Self> {
-        words.iter().map(|word| *word as i64).take(len).collect()
+    #[inline(always)]
+    fn number(words: &[u64], at: usize) -> Self {
+        at_or_zero(words, at) as i64
     }
 }
 

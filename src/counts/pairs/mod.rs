@@ -46,7 +46,7 @@ pub(crate) use matrix::{PairMatrix, Shape, Words};
 pub(crate) use on_device::{
     ClassWeights, SetRows, UnitCounter, UnitCounts, Units, WeightedCounter, WeightedSums,
 };
-pub(crate) use on_device::{OnDevice, PairDevice};
+pub(crate) use on_device::{KeepsRows, OnDevice, PairDevice};
 pub(crate) use relationship::Relationship;
 pub(crate) use site_rows::SiteRows;
 pub(crate) use triangle::pairs_of;

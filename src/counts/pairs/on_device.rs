@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED, plane_words};
-use crate::counts::{CountError, Workers};
+use crate::counts::{CountError, ResidentRow, Workers};
 
 /// What has a bit at a row, as `kernels/pairs.cuh` numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,11 +70,17 @@ pub(crate) trait UnitCounter: Debug + Send + Sync {
         workers: &Workers<'_>,
     ) -> Result<(), CountError>;
 
+    /// Adds rows that are on a device of which this counts pairs, if a row has one plane.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    fn add_resident(&self, rows: &[ResidentRow], workers: &Workers<'_>) -> Result<(), CountError>;
+
     /// The counts of all rows that were added.
     ///
     /// # Errors
     /// [`CountError::Device`], or [`CountError::TooLarge`] if they do not fit in memory.
-    fn take(self: Box<Self>) -> Result<UnitCounts, CountError>;
+    fn take(self: Box<Self>, workers: &Workers<'_>) -> Result<UnitCounts, CountError>;
 }
 
 /// For pairs of units the number of rows at which both have a bit.
@@ -128,15 +134,33 @@ pub(crate) trait WeightedCounter: Debug + Send + Sync {
         workers: &Workers<'_>,
     ) -> Result<(), CountError>;
 
+    /// Adds rows that are on a device of which this adds up products, each of one of `classes`, and whether the copies that have the
+    /// reference are counted instead of the others.
+    ///
+    /// # Errors
+    /// As [`UnitCounter::add`].
+    fn add_resident(
+        &self,
+        classes: &[u32],
+        rows: &[(ResidentRow, bool)],
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError>;
+
     /// The sums over all rows that were added.
     ///
     /// # Errors
     /// [`CountError::Device`], or [`CountError::TooLarge`] if they do not fit in memory.
-    fn take(self: Box<Self>) -> Result<WeightedSums, CountError>;
+    fn take(self: Box<Self>, workers: &Workers<'_>) -> Result<WeightedSums, CountError>;
 }
+
+/// Memory of devices for rows that stay there, until it is dropped.
+pub(crate) trait KeepsRows: Debug + Send + Sync {}
 
 /// One or more devices that count pairs.
 pub(crate) trait PairDevice: Debug + Send + Sync {
+    /// Lets rows that the devices decode stay there until their pairs are counted; `None` if there is too little memory.
+    fn keep_rows(&self) -> Option<Box<dyn KeepsRows>>;
+
     /// A counter of the pairs of units of so many copies; `None` if the host is to count them.
     ///
     /// # Errors
@@ -210,6 +234,74 @@ impl OnDevice {
     /// Whether no rows were sent: the first ones open a counter, which takes long.
     pub(crate) fn is_new(&self) -> bool {
         self.is_new.load(Ordering::Relaxed)
+    }
+
+    /// Lets rows that the device decodes stay there, see [`PairDevice::keep_rows`].
+    pub(crate) fn keep_rows(&self) -> Option<Box<dyn KeepsRows>> {
+        self.device.keep_rows()
+    }
+
+    /// Opens the counter of rows without missing calls; `false` if the host counts them.
+    pub(super) fn open(&self, units: Units, copies: usize) -> Result<bool, CountError> {
+        Ok(self.counter(units, copies)?.is_some())
+    }
+
+    /// Adds rows that are on the device, with the counter that [`open`](Self::open) has opened.
+    pub(super) fn send_resident(
+        &self,
+        units: Units,
+        copies: usize,
+        rows: &[ResidentRow],
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let Some(counter) = self.counter(units, copies)? else {
+            return Err(CountError::Device(
+                "there is no counter of rows that are on a GPU".into(),
+            ));
+        };
+        counter.add_resident(rows, workers)?;
+        self.record(|sent| {
+            sent.complete += rows.len() as u64;
+            sent.rows += rows.len() as u64;
+        });
+        Ok(())
+    }
+
+    /// Opens the counter of [`add_weighted`](Self::add_weighted); `false` if the host adds the rows.
+    pub(super) fn open_weighted(
+        &self,
+        samples: usize,
+        weights: impl FnOnce() -> Vec<ClassWeights>,
+    ) -> Result<bool, CountError> {
+        Ok(self.weighted_counter(samples, weights)?.is_some())
+    }
+
+    /// Adds rows that are on the device, with the counter that [`open_weighted`](Self::open_weighted) has opened.
+    pub(super) fn send_resident_weighted(
+        &self,
+        rows: &[(ResidentRow, bool)],
+        classes: &[u32],
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        match self.weighted.lock().clone().flatten() {
+            Some(counter) => counter.add_resident(classes, rows, workers),
+            None => Err(CountError::Device(
+                "there is no counter of rows that are on a GPU".into(),
+            )),
+        }
+    }
+
+    fn weighted_counter(
+        &self,
+        samples: usize,
+        weights: impl FnOnce() -> Vec<ClassWeights>,
+    ) -> Result<Opened<dyn WeightedCounter>, CountError> {
+        let mut weighted = self.weighted.lock();
+        if let Some(counter) = &*weighted {
+            return Ok(counter.clone());
+        }
+        let counter = self.device.weighted_counter(samples, weights())?;
+        Ok(weighted.insert(counter.map(Arc::new)).clone())
     }
 
     /// Changes the numbers of rows that were sent.
@@ -307,17 +399,7 @@ impl OnDevice {
         if rows.is_empty() {
             return Ok(true);
         }
-        let counter = {
-            let mut weighted = self.weighted.lock();
-            match &*weighted {
-                Some(counter) => counter.clone(),
-                None => {
-                    let counter = self.device.weighted_counter(samples, weights())?;
-                    weighted.insert(counter.map(Arc::new)).clone()
-                }
-            }
-        };
-        let Some(counter) = counter else {
+        let Some(counter) = self.weighted_counter(samples, weights)? else {
             return Ok(false);
         };
         let copies = 2 * samples;
@@ -350,11 +432,14 @@ impl OnDevice {
     }
 
     /// The counts of some of the rows that were added, which are then no longer here; `None` if there are none left.
-    pub(super) fn take(&self) -> Result<Option<(Units, UnitCounts)>, CountError> {
+    pub(super) fn take(
+        &self,
+        workers: &Workers<'_>,
+    ) -> Result<Option<(Units, UnitCounts)>, CountError> {
         let mut counters = std::mem::take(&mut *self.counters.lock());
         while let Some((units, counter)) = counters.pop_first() {
             if let Some(counter) = counter {
-                let counts = closed(counter)?.take()?;
+                let counts = closed(counter)?.take(workers)?;
                 *self.counters.lock() = counters;
                 return Ok(Some((units, counts)));
             }
@@ -363,9 +448,12 @@ impl OnDevice {
     }
 
     /// The weighted sums of the rows that were added, which are then no longer here; `None` if there are none.
-    pub(super) fn take_weighted(&self) -> Result<Option<WeightedSums>, CountError> {
+    pub(super) fn take_weighted(
+        &self,
+        workers: &Workers<'_>,
+    ) -> Result<Option<WeightedSums>, CountError> {
         match self.weighted.lock().take().flatten() {
-            Some(counter) => closed(counter)?.take().map(Some),
+            Some(counter) => closed(counter)?.take(workers).map(Some),
             None => Ok(None),
         }
     }

@@ -4,7 +4,7 @@
 //! are added one by one; other rows are collected and multiplied as matrices of doubles ([`gemm`](super::gemm)), which is exact.
 
 use crate::counts::gathered::PlanesRow;
-use crate::counts::{CountError, Level, Workers};
+use crate::counts::{CountError, Level, ResidentRow, Workers};
 
 use super::gemm::{FIRST, SECOND, Seconds, for_each_sum};
 use super::matrix::{
@@ -347,8 +347,22 @@ impl PairMatrix for Relationship {
         Self::send_rows(shape, forms, device, rows, workers)
     }
 
-    fn add_counted(&mut self, device: &OnDevice, _workers: &Workers<'_>) -> Result<(), CountError> {
-        self.add_sent(device)
+    fn counts_resident(shape: Shape, forms: Forms, device: &OnDevice) -> Result<bool, CountError> {
+        Self::opens(shape, forms, device)
+    }
+
+    fn send_resident(
+        shape: Shape,
+        forms: Forms,
+        device: &OnDevice,
+        rows: Vec<ResidentRow>,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        Self::send_resident_rows(shape, forms, device, rows, workers)
+    }
+
+    fn add_counted(&mut self, device: &OnDevice, workers: &Workers<'_>) -> Result<(), CountError> {
+        self.add_sent(device, workers)
     }
 
     fn merge(&mut self, other: &Self) -> Result<(), CountError> {
@@ -361,13 +375,14 @@ impl PairMatrix for Relationship {
         Ok(())
     }
 
-    fn save(&self, out: &mut Vec<u64>) {
+    fn save(&self, out: &mut Vec<u64>, workers: &Workers<'_>) -> Result<(), CountError> {
         out.push(self.rows);
         for sum in &self.sums {
-            i128::save(&[sum.total], out);
-            save_optional(&sum.single, out);
-            save_optional(&sum.pairs, out);
+            out.extend([0, 1].map(|at| i128::word(&[sum.total], at)));
+            save_optional(&sum.single, out, workers)?;
+            save_optional(&sum.pairs, out, workers)?;
         }
+        Ok(())
     }
 
     fn load(shape: Shape, forms: Forms, words: &mut Words<'_>) -> Option<Self> {

@@ -96,7 +96,7 @@ fn counted<M: PairMatrix>(
 ) -> M {
     let words = |matrix: &M| {
         let mut words = vec![];
-        matrix.save(&mut words);
+        matrix.save(&mut words, &Workers::ALONE).unwrap();
         words
     };
     let of = |rows: &[Vec<i64>], level: Level, most: usize, threads: usize| {
@@ -122,10 +122,12 @@ fn counted<M: PairMatrix>(
     let [first, second] = [first, second].map(|rows| of(rows, Level::detect(), 5, 1));
     for (to, from) in [(&first, &second), (&second, &first)] {
         let saved = words(from);
-        let mut left = Words(&saved);
+        let workers = Workers::new(2, &|| false);
+        let mut left = Words::new(&saved, &workers);
         let from = M::load(shape, options, &mut left).unwrap();
-        assert!(left.0.is_empty());
-        assert!(M::load(shape, options, &mut Words(&saved[..saved.len() - 1])).is_none());
+        assert!(left.rest().is_empty());
+        let mut short = Words::new(&saved[..saved.len() - 1], &workers);
+        assert!(M::load(shape, options, &mut short).is_none());
         let mut sum = to.clone();
         sum.merge(&from).unwrap();
         assert_eq!(words(&sum), words(&whole));

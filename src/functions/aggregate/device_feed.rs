@@ -7,12 +7,13 @@ use arrow::compute::filter;
 use datafusion::common::Result;
 
 use super::count_errors::counted;
+use super::marked_rows::MarkedRows;
 use super::pair_feed::PairFeed;
 use super::planes_rows::{Lists, PlanesRows, planes_row};
 use super::statistic::SiteInput;
 use crate::counts::gathered::PlanesRow;
-use crate::counts::pairs::{OnDevice, PairMatrix, Shape};
-use crate::counts::{CountError, Workers};
+use crate::counts::pairs::{KeepsRows, OnDevice, PairMatrix, Shape};
+use crate::counts::{CountError, ResidentPlanes, Workers};
 use crate::functions::interrupt;
 
 /// The feed of one accumulator.
@@ -48,6 +49,11 @@ impl<M: PairMatrix> DeviceFeed<M> {
         self.is_open.store(true, Ordering::Release);
     }
 
+    /// Whether partitions send rows.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+
     /// Sends rows; returns the numbers of those that devices do not count.
     pub(super) fn send_rows(&self, rows: &[PlanesRow<'_>]) -> Result<Vec<usize>> {
         let send =
@@ -61,15 +67,48 @@ impl<M: PairMatrix> DeviceFeed<M> {
 }
 
 impl<M: PairMatrix> PairFeed for DeviceFeed<M> {
-    fn send(&self, arguments: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
-        if !self.is_open.load(Ordering::Acquire) {
+    fn keep_rows(&self) -> Result<Option<Box<dyn KeepsRows>>> {
+        let opened = || M::counts_resident(self.shape, self.options, &self.device);
+        let counts = counted(self.name, interrupt::long(usize::MAX, opened))?;
+        let kept = if counts {
+            self.device.keep_rows()
+        } else {
+            None
+        };
+        if kept.is_some() {
+            self.open();
+        }
+        Ok(kept)
+    }
+
+    fn send(
+        &self,
+        arguments: Vec<ArrayRef>,
+        resident: Option<&ResidentPlanes>,
+    ) -> Result<Vec<ArrayRef>> {
+        if !self.is_open() {
             return Ok(arguments);
         }
         let input: PlanesRows<'_> = Lists::try_new(&arguments, 0)?;
         let (mut rows, mut numbers) = (vec![], vec![]);
+        let mut marked = resident.map(|resident| MarkedRows::new(self.name, resident));
         for row in (0..input.len()).filter(|row| !input.is_null(*row)) {
-            rows.push(planes_row(self.name, input.row(row), self.shape.copies())?);
+            let words = input.row(row);
+            if let Some(marked) = &mut marked
+                && marked.take(words)?
+            {
+                continue;
+            }
+            rows.push(planes_row(self.name, words, self.shape.copies())?);
             numbers.push(row);
+        }
+        if let Some(marked) = marked
+            && !marked.rows.is_empty()
+        {
+            let send = |workers: &Workers<'_>| {
+                M::send_resident(self.shape, self.options, &self.device, marked.rows, workers)
+            };
+            counted(self.name, interrupt::with_workers(send))?;
         }
         let others = self.send_rows(&rows)?;
         if others.is_empty() {

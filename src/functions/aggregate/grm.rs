@@ -4,16 +4,17 @@ use std::mem::take;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StructArray};
-use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::Result;
 use datafusion::logical_expr::{Accumulator, Documentation};
 
 use super::accumulator::StatisticAccumulator;
 use super::count_errors::counted;
+use super::pair_names::pair_names;
 use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
-use super::sample_pairs::{names, size_of_pair};
+use super::sample_pairs::size_of_pair;
 use crate::counts::Workers;
 use crate::counts::pairs::{Forms, Relationship, pairs_of};
 use crate::functions::interrupt;
@@ -43,11 +44,6 @@ fn fields() -> Fields {
 
 fn item() -> Field {
     Field::new_list_field(DataType::Struct(fields()), false)
-}
-
-/// Pairs i ≥ j, by rows.
-fn lower_triangle(samples: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..samples).flat_map(|i| (0..=i).map(move |j| (i, j)))
 }
 
 /// The columns of one group's pairs, or of those of some rows of the triangle.
@@ -127,16 +123,14 @@ impl PairValue for Relationships {
             columns.fill(group?.as_ref(), samples)?;
         }
         // A pair has values where it has sites.
-        let defined: NullBuffer = sites
-            .iter()
-            .map(|sites| *sites > 0)
-            .collect::<Vec<_>>()
-            .into();
+        let defined = BooleanBuffer::collect_bool(total, |at| sites[at] > 0);
+        let defined = NullBuffer::new(defined);
         let numbers = |numbers: Vec<f64>| Float64Array::new(numbers.into(), Some(defined.clone()));
-        let pairs = || (0..number).flat_map(|_| lower_triangle(samples));
+        let runs = (0..number).flat_map(|_| (0..samples).map(|i| (i, 0..i + 1)));
+        let [sample1, sample2] = pair_names(NAME, &self.ids, runs.collect())?;
         let columns: Vec<ArrayRef> = vec![
-            names(NAME, &self.ids, || pairs().map(|(i, _)| i))?,
-            names(NAME, &self.ids, || pairs().map(|(_, j)| j))?,
+            sample1,
+            sample2,
             Arc::new(numbers(gcta)),
             Arc::new(numbers(vanraden)),
             Arc::new(Int64Array::from(sites)),

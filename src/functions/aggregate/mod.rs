@@ -38,6 +38,7 @@ mod jost_d;
 mod ld_decay;
 mod ld_moments;
 mod ld_moments_genotypes;
+mod marked_rows;
 mod mean_r2;
 mod mean_r2_genotypes;
 mod net_divergence;
@@ -92,6 +93,7 @@ mod merge_of;
 mod neutrality_test;
 mod numbers;
 mod pair_feed;
+mod pair_names;
 mod pair_state;
 #[cfg(test)]
 mod plain_sites;
@@ -133,6 +135,7 @@ use super::site_argument::{SiteArgument, SiteArguments};
 use crate::counts::pairs::PairDevice;
 use crate::scan::GenotypeContext;
 use crate::scan::notices::{NoticeSink, SiteTotals};
+pub(crate) use marked_rows::MarkedRows;
 pub(crate) use pair_feed::PairFeed;
 
 pub use self::cell_statistic::{CellStatistic, aggregate_of_cells};

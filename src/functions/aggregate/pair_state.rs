@@ -19,7 +19,7 @@ use super::planes_rows::{Lists, PlanesRows, list_type, lists, planes_row};
 use super::statistic::{GroupState, SiteInput, Statistic};
 use crate::counts::gathered::PlanesRow;
 use crate::counts::pairs::{OnDevice, PairDevice, PairMatrix, Shape, SiteRows, Words, pairs_of};
-use crate::counts::{Level, Workers};
+use crate::counts::{CountError, Level, Workers};
 use crate::functions::interrupt;
 
 /// Pairs that all values of a query may have.
@@ -28,6 +28,8 @@ pub(crate) const MOST_PAIRS: usize = 1 << 26;
 const VERSION: u64 = 2;
 /// Words of the header: version and kind, samples, ploidy, words of the rows.
 const HEADER: usize = 4;
+/// Words of a saved matrix beside those of its numbers, at most.
+const MATRIX_WORDS: usize = 64;
 /// The fewest rows that are added to a matrix at a time.
 const FEWEST_ROWS: usize = 512;
 /// Bytes of rows from which on a device gets them.
@@ -224,8 +226,23 @@ impl<V: PairValue> PairsOf<V> {
     }
 
     /// Reads a saved state; `None` if it is none of this statistic's.
-    fn load(&self, words: &[u64], state: &mut PairState<V::Matrix>) -> Option<Option<V::Matrix>> {
-        let mut words = Words(words);
+    fn load(
+        &self,
+        words: &[u64],
+        state: &mut PairState<V::Matrix>,
+        workers: &Workers<'_>,
+    ) -> Result<Option<Option<V::Matrix>>, CountError> {
+        let mut words = Words::new(words, workers);
+        let loaded = self.read(&mut words, state);
+        words.check()?;
+        Ok(loaded)
+    }
+
+    fn read(
+        &self,
+        words: &mut Words<'_>,
+        state: &mut PairState<V::Matrix>,
+    ) -> Option<Option<V::Matrix>> {
         let header = words.take(HEADER)?;
         let rows = usize::try_from(*header.last()?).ok()?;
         if *header != self.header(rows) {
@@ -234,11 +251,11 @@ impl<V: PairValue> PairsOf<V> {
         if !state.rows.extend(words.take(rows)?, self.shape.copies()) {
             return None;
         }
-        if words.0.is_empty() {
+        if words.rest().is_empty() {
             return Some(None);
         }
-        let matrix = V::Matrix::load(self.shape, self.options, &mut words)?;
-        words.0.is_empty().then_some(Some(matrix))
+        let matrix = V::Matrix::load(self.shape, self.options, words)?;
+        words.rest().is_empty().then_some(Some(matrix))
     }
 }
 
@@ -264,7 +281,7 @@ impl<V: PairValue> Statistic for PairsOf<V> {
         let Some(feed) = &self.feed else {
             return Ok(());
         };
-        if state.matrix.is_none() && state.rows.len() >= FEWEST_ROWS {
+        if state.matrix.is_none() && (feed.is_open() || state.rows.len() >= FEWEST_ROWS) {
             self.fold_all(state)?;
         }
         let Some(matrix) = &mut state.matrix else {
@@ -329,7 +346,9 @@ impl<V: PairValue> Statistic for PairsOf<V> {
         if words.is_empty() {
             return Ok(());
         }
-        let Some(matrix) = self.load(words, state) else {
+        let load = |workers: &Workers<'_>| self.load(words, state, workers);
+        let loaded = counted(V::NAME, interrupt::with_workers(load))?;
+        let Some(matrix) = loaded else {
             return internal_err!(
                 "{}: a saved state is not of {} samples, or of another version",
                 V::NAME,
@@ -347,16 +366,25 @@ impl<V: PairValue> Statistic for PairsOf<V> {
     fn save(&self, states: &[Self::State]) -> Result<Vec<ArrayRef>> {
         let save = |state: &Self::State| {
             let rows = state.rows.words();
-            let mut words = self.header(rows.len()).to_vec();
+            let of_matrix = state
+                .matrix
+                .as_ref()
+                .map_or(0, |matrix| matrix.heap_bytes());
+            // A matrix has some words beside those of its numbers.
+            let most = HEADER + rows.len() + of_matrix / size_of::<u64>() + MATRIX_WORDS;
+            let mut words = Vec::with_capacity(most);
+            words.extend_from_slice(&self.header(rows.len()));
             words.extend_from_slice(rows);
             if let Some(matrix) = &state.matrix {
-                matrix.save(&mut words);
+                let save = |workers: &Workers<'_>| matrix.save(&mut words, workers);
+                counted(V::NAME, interrupt::with_workers(save))?;
             }
-            words
+            Ok(words)
         };
+        let saved = states.iter().map(save).collect::<Result<Vec<_>>>()?;
         Ok(vec![lists::<UInt64Type>(
             DataType::UInt64,
-            states.iter().map(save),
+            saved.into_iter(),
         )?])
     }
 

@@ -11,9 +11,9 @@ use datafusion::logical_expr::{Accumulator, Documentation};
 
 use super::accumulator::StatisticAccumulator;
 use super::count_errors::counted;
+use super::pair_names::all_names;
 use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
-use super::sample_pairs::names;
 use crate::counts::Workers;
 use crate::counts::pairs::{Forms, Relationship};
 use crate::functions::interrupt;
@@ -155,9 +155,8 @@ impl PairValue for Components {
                 components.extend(found.vectors.iter().map(of_sample));
             }
         }
-        let places = || (0..number).flat_map(|_| 0..samples);
         let of_samples: Vec<ArrayRef> = vec![
-            names(NAME, &self.ids, places)?,
+            all_names(NAME, &self.ids, number)?,
             lists(components, self.count, number * samples)?,
         ];
         let of_samples = StructArray::try_new(sample_fields(), of_samples, None)?;

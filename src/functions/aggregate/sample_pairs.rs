@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StringBuilder, StructArray};
+use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StructArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
-use datafusion::common::{Result, exec_err};
+use datafusion::common::Result;
 use datafusion::logical_expr::{Accumulator, Documentation};
 
 use super::accumulator::StatisticAccumulator;
 use super::count_errors::counted;
+use super::pair_names::pair_names;
 use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use crate::counts::pairs::{IndividualPair, IndividualPairs, pairs_of};
@@ -58,32 +59,6 @@ fn item() -> Field {
     Field::new_list_field(DataType::Struct(fields()), false)
 }
 
-/// The ids at `places`, for `function`.
-///
-/// # Errors
-/// If they have more bytes than a column of text holds.
-pub(super) fn names<I: Iterator<Item = usize>>(
-    function: &str,
-    ids: &[String],
-    places: impl Fn() -> I,
-) -> Result<ArrayRef> {
-    let id = |place: usize| ids.get(place).map_or("", String::as_str);
-    let (mut number, mut bytes) = (0, 0usize);
-    for place in places() {
-        number += 1;
-        bytes = bytes.saturating_add(id(place).len());
-    }
-    if i32::try_from(bytes).is_err() {
-        return exec_err!(
-            "{function}: the sample ids of all pairs have {bytes} bytes, more than the {} of one result; use fewer samples, or shorter ids",
-            i32::MAX
-        );
-    }
-    let mut names = StringBuilder::with_capacity(number, bytes);
-    places().for_each(|place| names.append_value(id(place)));
-    Ok(Arc::new(names.finish()))
-}
-
 /// Pairs i < j.
 pub(super) fn each_pair(units: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..units).flat_map(move |i| (i + 1..units).map(move |j| (i, j)))
@@ -117,11 +92,9 @@ impl PairValue for PairsOfSamples {
             });
             counted(NAME, read)?;
         }
-        let pairs_of_groups = || (0..number).flat_map(|_| each_pair(self.ids.len()));
-        let mut columns = vec![
-            names(NAME, &self.ids, || pairs_of_groups().map(|(i, _)| i))?,
-            names(NAME, &self.ids, || pairs_of_groups().map(|(_, j)| j))?,
-        ];
+        let samples = self.ids.len();
+        let runs = (0..number).flat_map(|_| (0..samples).map(|i| (i, i + 1..samples)));
+        let mut columns = pair_names(NAME, &self.ids, runs.collect())?.to_vec();
         columns.extend(counts.map(|counts| Arc::new(Int64Array::from(counts)) as ArrayRef));
         columns.push(Arc::new(Float64Array::from(distances)));
         let structs = StructArray::try_new_with_length(fields(), columns, None, total)?;

@@ -14,9 +14,9 @@ use datafusion::common::{Result, exec_err, internal_err};
 use super::planes_rows::{Lists, PlanesRows, planes_row};
 use super::saved_sites::{SavedSites, Saver, state_columns};
 use super::statistic::{GroupState, SiteInput, Statistic};
-use crate::counts::Level;
 use crate::counts::pairs::{Shape, Words};
 use crate::counts::sites::{Copies, SiteBits, SiteRecords};
+use crate::counts::{Level, Workers};
 use crate::functions::interrupt;
 use crate::scan::is_planes_type;
 
@@ -225,7 +225,8 @@ impl<V: SitePairValue> SitePairsOf<V> {
         if all.is_empty() {
             return Some(Ok(()));
         }
-        let mut words = Words(&all);
+        let alone = Workers::new(1, &|| false);
+        let mut words = Words::new(&all, &alone);
         let header = words.take(HEADER)?;
         let length = usize::try_from(*header.last()?).ok()?;
         let text = words.take(length.div_ceil(8))?;
@@ -240,7 +241,7 @@ impl<V: SitePairValue> SitePairsOf<V> {
         {
             return Some(Err(error));
         }
-        let records = all.slice(all.len() - words.0.len(), words.0.len());
+        let records = all.slice(all.len() - words.rest().len(), words.rest().len());
         for part in saved.parts(row).chain([Some(records)]) {
             if !state.sites.extend(part?, self.copies) {
                 return None;

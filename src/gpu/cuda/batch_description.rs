@@ -88,7 +88,8 @@ impl BatchDescription {
         }
     }
 
-    /// Fills the lists for these jobs, with results at device address `results`. Blocks, masks and specs are pushed to `tables`.
+    /// Fills the lists for these jobs, with results at device address `results`. Blocks, masks and specs are pushed to `tables`. `resident`
+    /// has for each job the address of memory for rows that stay on the device, or 0; it may be empty.
     ///
     /// # Errors
     /// If the tables have no room.
@@ -97,6 +98,7 @@ impl BatchDescription {
         jobs: &[ChunkJob],
         addresses: Addresses,
         results: u64,
+        resident: &[u64],
         tables: &mut Tables,
     ) -> Result<(), GpuError> {
         self.clear();
@@ -140,7 +142,8 @@ impl BatchDescription {
             let counted = address(if n_masked > 0 { n_decoded } else { 0 });
             let area = addresses.decoded + job.dst as u64;
             self.filters.add(job, of_job, address(0), area);
-            self.add_tiles(job, spec, out, [status, used], counted);
+            let resident = resident.get(status as usize).copied().unwrap_or(0);
+            self.add_tiles(job, spec, [out, resident], [status, used], counted);
             (left, next_block) = (rest, address(of_job.len()));
             for piece in job.pieces() {
                 let places = places(addresses, job, &piece);
@@ -181,7 +184,7 @@ impl BatchDescription {
         &mut self,
         job: &ChunkJob,
         spec: u64,
-        out: u64,
+        [out, resident]: [u64; 2],
         [status, used]: [u32; 2],
         blocks: u64,
     ) {
@@ -194,6 +197,15 @@ impl BatchDescription {
         if job.plan.shared_rows {
             flags |= abi::SHARED;
         }
+        let room = match &job.work.wanted {
+            WorkOutput::Counts(counts) => {
+                let layout = counts.layout(job.sample_chunk, job.rows);
+                layout.map_or(0, |layout| counts.room(&layout))
+            }
+            WorkOutput::Elements(_) => 0,
+        };
+        // Places of words fit, as the layout has checked.
+        let room = u32::try_from(room).unwrap_or(u32::MAX);
         for tile in &job.plan.tiles {
             // Both fit: the planner checks sizes against 32 bits.
             let out_rows = job.rows as u32;
@@ -205,6 +217,7 @@ impl BatchDescription {
                 out,
                 blocks: blocks + (tile.blocks.start * size_of::<abi::Block>()) as u64,
                 spec,
+                resident,
                 block_elements: tile.block_elements,
                 rows,
                 row0: tile.row0,
@@ -220,7 +233,7 @@ impl BatchDescription {
                 sel_count: 0,
                 set: 0,
                 used,
-                pad: 0,
+                room,
             };
             match &job.work.wanted {
                 WorkOutput::Counts(counts) => {

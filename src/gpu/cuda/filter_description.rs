@@ -225,6 +225,7 @@ mod tests {
             }],
             dst: 0,
             out: 0..0,
+            resident: None,
             reply: Reply::new().0,
         };
         let block = abi::Block {

@@ -74,6 +74,8 @@ const SITES_SOURCE: (&str, &str) = ("sites.cu", include_str!("../../../kernels/s
 pub struct PairKernels {
     /// Makes units from rows of bit-planes.
     pub units: sys::CUfunction,
+    /// Copies rows of bit-planes that are on the device.
+    pub copy_rows: sys::CUfunction,
     /// Adds up the bits of units.
     pub unit_sums: sys::CUfunction,
     /// Counts pairs of units.
@@ -122,11 +124,13 @@ impl PairKernels {
             },
             _ => None,
         };
-        let [units, unit_sums] = functions(units, &arch, ["vcz_pair_units", "vcz_unit_sums"])?;
+        let names = ["vcz_pair_units", "vcz_copy_rows", "vcz_unit_sums"];
+        let [units, copy_rows, unit_sums] = functions(units, &arch, names)?;
         let names = ["vcz_gram", "vcz_gram_weighted", "vcz_site_counts"];
         let [gram, weighted, site_counts] = functions(gram, &arch, names)?;
         Ok(Self {
             units,
+            copy_rows,
             unit_sums,
             gram,
             weighted,

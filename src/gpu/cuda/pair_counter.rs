@@ -10,16 +10,19 @@ use parking_lot::Mutex;
 use super::device::CudaDevice;
 use super::memory::DeviceBuffer;
 use super::pair_layout::{Layout, splits, tiles};
-use super::pair_rows::{self, RowBuffer, RowSink, add_rows};
-use super::pair_stream::{PairStream, Staging, of_device};
+use super::pair_rows::{self, RowBuffer, RowSink, add_resident, add_rows};
+use super::pair_stream::{Fetched, PairStream, Staging, of_device};
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::SetRows;
-use crate::counts::{CountError, Workers};
+use crate::counts::{CountError, ResidentRow, Workers};
 use crate::gpu::abi;
 use crate::gpu::error::GpuError;
 
 /// Threads of a thread block, where the kernel needs no other number.
 pub(super) const THREADS: u32 = 256;
+
+/// Counts that a thread adds at a time.
+const PART: usize = 1 << 17;
 
 /// Counts pairs on a device.
 #[derive(Debug)]
@@ -67,7 +70,13 @@ impl PairCounter {
         let mut counting = Counting {
             layout,
             stream: PairStream::try_new(device, free)?,
-            rows: RowBuffer::new(row_memory, layout.rows, layout.row_words),
+            rows: RowBuffer::new(
+                device,
+                row_memory,
+                layout.rows,
+                layout.row_words,
+                layout.copies,
+            ),
             units: DeviceBuffer::new(device),
             counts: DeviceBuffer::new(device),
             tiles: DeviceBuffer::new(device),
@@ -100,6 +109,19 @@ impl PairCounter {
         add_rows(&self.0, rows, &[], set, workers)
     }
 
+    /// Adds rows that are on the device, if a row has one plane.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn add_resident(
+        &self,
+        rows: &[ResidentRow],
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let rows: Vec<_> = rows.iter().map(|row| (row, false)).collect();
+        add_resident(&self.0, &rows, &[], workers)
+    }
+
     /// Enqueues the counting of all rows.
     ///
     /// # Errors
@@ -115,31 +137,45 @@ impl PairCounter {
     ///
     /// # Errors
     /// Those of the device, and [`CountError::TooLarge`].
-    pub fn take(mut self, counts: &mut Vec<u32>) -> Result<(), CountError> {
+    pub fn take(mut self, counts: &mut Vec<u32>, workers: &Workers<'_>) -> Result<(), CountError> {
         self.finish()?;
         let counting = self.0.get_mut();
         let layout = counting.layout;
-        let n_units = layout.units.number(layout.copies);
-        if counts.is_empty() {
-            counts
-                .try_reserve_exact(n_units * layout.stride)
-                .map_err(|_| {
-                    CountError::TooLarge(format!("counts over all pairs of {n_units} units"))
-                })?;
-            counts.resize(n_units * layout.stride, 0);
+        let total = layout.units.number(layout.copies) * layout.stride;
+        let is_first = counts.is_empty();
+        if is_first {
+            let reserved = counts.try_reserve_exact(total);
+            reserved.map_err(|_| CountError::TooLarge(format!("{total} counts of pairs")))?;
         }
-        let (from, bytes) = (counting.counts.address(), size_of_val(counts.as_slice()));
-        let read = |begin: usize, bytes: &[u8]| {
-            let begin = begin / size_of::<u32>();
-            let fetched = bytemuck::cast_slice::<u8, u32>(bytes);
-            for (count, fetched) in counts.iter_mut().skip(begin).zip(fetched) {
-                *count = count.wrapping_add(*fetched);
+        let mut added = Ok(());
+        let read = |begin: usize, fetched: &Fetched| {
+            if added.is_err() {
+                return;
             }
+            let len = fetched.len::<u32>();
+            added = match is_first {
+                true => {
+                    let count = |at| fetched.number::<u32>(at);
+                    workers.extend(counts, len, "counts of pairs", count)
+                }
+                false => {
+                    let begin = begin / size_of::<u32>();
+                    let counts = counts.get_mut(begin..begin + len).unwrap_or_default();
+                    let parts = counts.chunks_mut(PART).zip((0..).step_by(PART));
+                    workers.each(parts, |(counts, begin)| {
+                        for (count, at) in counts.iter_mut().zip(begin..) {
+                            *count = count.wrapping_add(fetched.number(at));
+                        }
+                        Ok(())
+                    })
+                }
+            };
         };
+        let (from, bytes) = (counting.counts.address(), total * size_of::<u32>());
         // SAFETY: the layout has room for these counts.
         unsafe { counting.stream.fetch(from, bytes, read) }.map_err(of_device)?;
         counting.stream.log_times(&format!("{:?}", layout.units));
-        Ok(())
+        added
     }
 }
 

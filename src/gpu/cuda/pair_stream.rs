@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::device::CudaDevice;
 use super::memory::Pinned;
-use crate::counts::CountError;
+use crate::counts::{CountError, ResidentRows};
 use crate::gpu::error::GpuError;
 
 /// A device that needs longer for what is enqueued does not respond.
@@ -23,6 +23,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) const POLL: Duration = Duration::from_micros(20);
 /// Bytes of page-locked memory that rows are copied through at a time.
 pub(super) const STAGING_BYTES: usize = 2 << 20;
+/// Bytes that are fetched at a time.
+const FETCHED_BYTES: usize = 8 * STAGING_BYTES;
 /// Page-locked memory that streams have given back.
 pub type Staging = Mutex<Vec<Pinned>>;
 /// How many of a stream's are in use at most, and how many are kept.
@@ -32,9 +34,43 @@ const MOST_STAGED: usize = 32;
 #[derive(Debug)]
 struct Copied {
     memory: Pinned,
+    /// What the device reads, beside that memory, until then.
+    _held: Vec<Arc<dyn ResidentRows>>,
     /// Passed once they are done.
     event: sys::CUevent,
     since: Instant,
+}
+
+/// Bytes of device memory in page-locked memory, in parts of [`STAGING_BYTES`].
+#[derive(Debug)]
+pub(super) struct Fetched {
+    parts: Vec<Pinned>,
+    len: usize,
+    /// The place of the first byte.
+    begin: usize,
+    /// Passed once they have arrived.
+    event: sys::CUevent,
+}
+
+// SAFETY: the event is not used through it.
+unsafe impl Sync for Fetched {}
+
+impl Fetched {
+    /// Numbers of this type.
+    pub(super) fn len<T>(&self) -> usize {
+        self.len / size_of::<T>()
+    }
+
+    /// Number `at`. Its size divides that of a part.
+    #[inline]
+    pub(super) fn number<T: bytemuck::Pod>(&self, at: usize) -> T {
+        let byte = at * size_of::<T>();
+        let part = self.parts.get(byte / STAGING_BYTES);
+        let from = byte % STAGING_BYTES;
+        let bytes =
+            part.and_then(|part| part.bytes(STAGING_BYTES).get(from..from + size_of::<T>()));
+        bytes.map_or_else(T::zeroed, bytemuck::pod_read_unaligned)
+    }
 }
 
 /// A stream.
@@ -142,15 +178,17 @@ impl PairStream {
             return Err(format!("GPU {} has failed", self.device.ordinal).into());
         }
         self.device.bind()?;
-        let first = self.copied.front().map(|first| (first.event, first.since));
         let mut memory = None;
-        if let Some((event, since)) = first {
-            match self.has_passed(event)? {
-                true => {
-                    self.events.push(event);
-                    memory = self.copied.pop_front().map(|first| first.memory);
-                }
-                false => self.check_time(since)?,
+        while let Some((event, since)) = self.copied.front().map(|first| (first.event, first.since))
+        {
+            if !self.has_passed(event)? {
+                self.check_time(since)?;
+                break;
+            }
+            self.events.push(event);
+            let passed = self.copied.pop_front().map(|first| first.memory);
+            if let Some(before) = std::mem::replace(&mut memory, passed) {
+                self.free.lock().push(before);
             }
         }
         let in_use = self.filling + self.copied.len();
@@ -204,11 +242,23 @@ impl PairStream {
     /// # Errors
     /// The error of the driver; then the memory is not freed.
     pub(super) fn give_back(&mut self, memory: Pinned) -> Result<(), GpuError> {
+        self.give_back_with(memory, vec![])
+    }
+
+    /// The same, of which rows were copied by kernels that read what is `held`.
+    ///
+    /// # Errors
+    /// The error of the driver; then neither is freed.
+    pub(super) fn give_back_with(
+        &mut self,
+        memory: Pinned,
+        held: Vec<Arc<dyn ResidentRows>>,
+    ) -> Result<(), GpuError> {
         self.filling = self.filling.saturating_sub(1);
         let event = match self.event() {
             Ok(event) => event,
             Err(error) => {
-                std::mem::forget(memory);
+                std::mem::forget((memory, held));
                 return Err(error);
             }
         };
@@ -218,13 +268,14 @@ impl PairStream {
                 let since = Instant::now();
                 self.copied.push_back(Copied {
                     memory,
+                    _held: held,
                     event,
                     since,
                 });
                 Ok(())
             }
             Err(error) => {
-                std::mem::forget(memory);
+                std::mem::forget((memory, held));
                 Err(self.failed(&error))
             }
         }
@@ -357,8 +408,8 @@ impl PairStream {
         self.wait(event)
     }
 
-    /// Reads device memory in parts, each through page-locked memory: one is read while the next is on its way. `read` gets the place of its
-    /// first byte.
+    /// Reads device memory through page-locked memory, some parts of [`STAGING_BYTES`] at a time: these are read while the next ones are on
+    /// their way. `read` gets the place of their first byte.
     ///
     /// # Errors
     /// The error of the driver.
@@ -369,59 +420,83 @@ impl PairStream {
         &mut self,
         from: u64,
         bytes: usize,
-        mut read: impl FnMut(usize, &[u8]),
+        mut read: impl FnMut(usize, &Fetched),
     ) -> Result<(), GpuError> {
-        let mut parts = [self.part()?, self.part()?];
-        // SAFETY: as the caller says.
-        let fetched = unsafe { self.fetch_through(&mut parts, from, bytes, &mut read) };
-        if let Err(error) = fetched {
+        let mut on_their_way: Option<Fetched> = None;
+        for begin in (0..bytes).step_by(FETCHED_BYTES) {
+            let len = FETCHED_BYTES.min(bytes - begin);
+            // SAFETY: as the caller says.
+            let next = unsafe { self.enqueue_fetch(from + begin as u64, begin, len) };
+            // What is on its way is not freed before it has arrived.
+            let arrived = self.arrive(on_their_way.take(), &mut read);
+            match next {
+                Ok(next) => on_their_way = Some(next),
+                Err(error) => return Err(error),
+            }
+            if let Err(error) = arrived {
+                on_their_way.into_iter().for_each(std::mem::forget);
+                return Err(error);
+            }
+        }
+        self.arrive(on_their_way, &mut read)
+    }
+
+    /// Waits for bytes that are on their way, and reads them.
+    fn arrive(
+        &mut self,
+        fetched: Option<Fetched>,
+        read: &mut impl FnMut(usize, &Fetched),
+    ) -> Result<(), GpuError> {
+        let Some(fetched) = fetched else {
+            return Ok(());
+        };
+        if let Err(error) = self.wait(fetched.event) {
             // The device may still write to them.
-            parts.into_iter().for_each(std::mem::forget);
+            std::mem::forget(fetched);
             return Err(error);
         }
-        for (memory, event) in parts {
-            self.events.push(event);
-            self.give_back(memory)?;
-        }
-        Ok(())
+        read(fetched.begin, &fetched);
+        self.events.push(fetched.event);
+        let mut parts = fetched.parts.into_iter();
+        parts.try_for_each(|part| self.give_back(part))
     }
 
     /// # Safety
-    /// As [`fetch`](Self::fetch); after an error the device may write to the memory.
-    unsafe fn fetch_through(
+    /// As [`fetch`](Self::fetch).
+    unsafe fn enqueue_fetch(
         &mut self,
-        parts: &mut [(Pinned, sys::CUevent); 2],
         from: u64,
-        bytes: usize,
-        read: &mut impl FnMut(usize, &[u8]),
-    ) -> Result<(), GpuError> {
-        let part_of = |begin: usize| begin..bytes.min(begin + STAGING_BYTES);
-        let begins = || (0..bytes).step_by(STAGING_BYTES);
-        // Each part is read once the next one is on its way.
-        for (turn, next) in begins().map(Some).chain([None]).enumerate() {
-            if let Some(begin) = next {
-                let (memory, event) = &mut parts[turn % 2];
-                let to = memory.bytes_mut(part_of(begin).len());
-                // SAFETY: as the caller says; nobody reads the memory until its event has passed.
-                unsafe {
-                    result::memcpy_dtoh_async(to, from + begin as u64, self.stream)
-                        .and_then(|()| result::event::record(*event, self.stream))
-                }
-                .map_err(|error| self.failed(&error))?;
-            }
-            if let Some(begin) = turn.checked_sub(1).map(|before| before * STAGING_BYTES) {
-                let (memory, event) = &parts[(turn + 1) % 2];
-                self.wait(*event)?;
-                read(begin, memory.bytes(part_of(begin).len()));
+        begin: usize,
+        len: usize,
+    ) -> Result<Fetched, GpuError> {
+        let mut fetched = Fetched {
+            parts: vec![],
+            len,
+            begin,
+            event: self.event()?,
+        };
+        for at in (0..len).step_by(STAGING_BYTES) {
+            let bytes = STAGING_BYTES.min(len - at);
+            let enqueued = self.wait_for_staging(STAGING_BYTES).and_then(|memory| {
+                fetched.parts.push(memory);
+                let to = fetched.parts.last_mut().map(|part| part.bytes_mut(bytes));
+                let to = to.unwrap_or_default();
+                // SAFETY: as the caller says; nobody reads the memory until the event has passed, and after an error it is not freed.
+                unsafe { result::memcpy_dtoh_async(to, from + at as u64, self.stream) }
+                    .map_err(|error| self.failed(&error))
+            });
+            if let Err(error) = enqueued {
+                std::mem::forget(fetched);
+                return Err(error);
             }
         }
-        Ok(())
-    }
-
-    /// Page-locked memory for a part of what is fetched, and an event.
-    fn part(&mut self) -> Result<(Pinned, sys::CUevent), GpuError> {
-        let memory = self.wait_for_staging(STAGING_BYTES)?;
-        Ok((memory, self.event()?))
+        // SAFETY: event and stream are this stream's.
+        let recorded = unsafe { result::event::record(fetched.event, self.stream) };
+        if let Err(error) = recorded {
+            std::mem::forget(fetched);
+            return Err(self.failed(&error));
+        }
+        Ok(fetched)
     }
 
     /// An event that is not in use.

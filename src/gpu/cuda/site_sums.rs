@@ -10,7 +10,7 @@ use std::thread;
 use super::device::CudaDevice;
 use super::memory::{DeviceBuffer, Pinned};
 use super::pair_counter::THREADS;
-use super::pair_stream::{POLL, PairStream, STAGING_BYTES, Staging};
+use super::pair_stream::{Fetched, POLL, PairStream, STAGING_BYTES, Staging};
 use super::site_layout::SiteLayout;
 use crate::counts::Workers;
 use crate::counts::gathered::plane_words;
@@ -397,7 +397,9 @@ impl SiteSums {
         self.stream
             .wait_and_check(|| workers.check().map_err(SiteError::from))?;
         let mut parts: Vec<u64> = vec![];
-        let read = |_: usize, bytes: &[u8]| parts.extend_from_slice(bytemuck::cast_slice(bytes));
+        let read = |_: usize, fetched: &Fetched| {
+            parts.extend((0..fetched.len::<u64>()).map(|at| fetched.number::<u64>(at)));
+        };
         let (from, bytes) = (self.sums.address(), self.layout.sums_bytes());
         // SAFETY: there are sums of this layout.
         unsafe { self.stream.fetch(from, bytes, read) }?;

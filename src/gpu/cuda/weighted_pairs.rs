@@ -13,14 +13,17 @@ use super::device::CudaDevice;
 use super::memory::DeviceBuffer;
 use super::pair_counter::THREADS;
 use super::pair_layout::{WeightedLayout, splits, tiles};
-use super::pair_rows::{self, RowBuffer, RowSink, add_rows};
-use super::pair_stream::{PairStream, Staging, of_device};
+use super::pair_rows::{self, RowBuffer, RowSink, add_resident, add_rows};
+use super::pair_stream::{Fetched, PairStream, Staging, of_device};
 use super::sorted_rows::SortedRows;
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::{ClassWeights, SetRows, WeightedSums};
-use crate::counts::{CountError, Workers};
+use crate::counts::{CountError, ResidentRow, Workers};
 use crate::gpu::abi;
 use crate::gpu::error::GpuError;
+
+/// Sums that a thread adds at a time.
+const PART: usize = 1 << 15;
 
 /// Weighted sums on a device.
 #[derive(Debug)]
@@ -66,7 +69,13 @@ impl WeightedPairs {
             layout,
             weights: Arc::clone(weights),
             stream: PairStream::try_new(device, free)?,
-            rows: RowBuffer::new(rows, layout.rows, layout.row_words),
+            rows: RowBuffer::new(
+                device,
+                rows,
+                layout.rows,
+                layout.row_words,
+                2 * layout.samples,
+            ),
             tables: buffer(),
             units: buffer(),
             sums: [buffer(), buffer()],
@@ -111,6 +120,23 @@ impl WeightedPairs {
         add_rows(&self.0, classes.len(), classes, set, workers)
     }
 
+    /// Adds rows that are on the device, see [`WeightedCounter`](crate::counts::pairs::WeightedCounter).
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn add_resident(
+        &self,
+        rows: &[(ResidentRow, bool)],
+        classes: &[u32],
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|(row, inverted)| (row, *inverted))
+            .collect();
+        add_resident(&self.0, &rows, classes, workers)
+    }
+
     /// Enqueues the adding of all rows.
     ///
     /// # Errors
@@ -123,47 +149,59 @@ impl WeightedPairs {
     ///
     /// # Errors
     /// Those of the device, and [`CountError::TooLarge`].
-    pub fn take(mut self, sums: &mut WeightedSums) -> Result<(), CountError> {
+    pub fn take(
+        mut self,
+        sums: &mut WeightedSums,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
         self.finish()?;
         let summing = self.0.get_mut();
         let layout = summing.layout;
-        let fetched = |bytes: &[u8], mut add: Box<dyn FnMut(i128) + '_>| {
-            for sum in bytemuck::cast_slice::<u8, u64>(bytes).chunks_exact(2) {
-                // Below 2^127.
-                add(i128::from(sum[0]) + (i128::from(sum[1]) << 32));
-            }
-        };
         for (set, pairs) in sums.pairs.iter_mut().enumerate() {
             let from = summing.sums[set].address();
             if from == 0 {
                 continue;
             }
-            if pairs.is_empty() {
-                pairs.try_reserve_exact(layout.n_pairs).map_err(|_| {
-                    CountError::TooLarge(format!("sums over {} pairs", layout.n_pairs))
-                })?;
-                pairs.resize(layout.n_pairs, 0);
+            let is_first = pairs.is_empty();
+            if is_first {
+                let reserved = pairs.try_reserve_exact(layout.n_pairs);
+                let too_large = |_| CountError::TooLarge(format!("{} sums", layout.n_pairs));
+                reserved.map_err(too_large)?;
             }
-            let read = |begin: usize, bytes: &[u8]| {
-                let mut pairs = pairs.iter_mut().skip(begin / abi::SUM_BYTES);
-                let add = |sum| {
-                    if let Some(pair) = pairs.next() {
-                        *pair += sum;
+            let mut added = Ok(());
+            let read = |begin: usize, fetched: &Fetched| {
+                if added.is_err() {
+                    return;
+                }
+                let begin = begin / abi::SUM_BYTES;
+                let len = fetched
+                    .len::<[u64; 2]>()
+                    .min(layout.n_pairs.saturating_sub(begin));
+                added = match is_first {
+                    true => workers.extend(pairs, len, "sums of pairs", |at| sum(fetched, at)),
+                    false => {
+                        let pairs = pairs.get_mut(begin..begin + len).unwrap_or_default();
+                        let parts = pairs.chunks_mut(PART).zip((0..).step_by(PART));
+                        workers.each(parts, |(pairs, begin)| {
+                            for (pair, at) in pairs.iter_mut().zip(begin..) {
+                                *pair += sum(fetched, at);
+                            }
+                            Ok(())
+                        })
                     }
                 };
-                fetched(bytes, Box::new(add));
             };
             // SAFETY: there are sums of this layout.
             unsafe { summing.stream.fetch(from, layout.sums_bytes(), read) }.map_err(of_device)?;
+            added?;
         }
         for singles in &mut sums.singles {
             singles.resize(layout.samples, 0);
         }
         let [first, second] = &mut sums.singles;
-        let read = |begin: usize, bytes: &[u8]| {
+        let read = |begin: usize, fetched: &Fetched| {
             // Two sums of each unit.
-            let mut at = begin / abi::SUM_BYTES;
-            let add = |sum: i128| {
+            for (at, of) in (begin / abi::SUM_BYTES..).zip(0..fetched.len::<[u64; 2]>()) {
                 let (unit, set) = (at / 2, at % 2);
                 let (block, place) = (
                     unit / (2 * abi::BLOCK_SAMPLES),
@@ -173,11 +211,9 @@ impl WeightedPairs {
                 let dosage = if place < abi::BLOCK_SAMPLES { 1 } else { 2 };
                 let singles = if set == 0 { &mut *first } else { &mut *second };
                 if let Some(single) = singles.get_mut(sample) {
-                    *single += dosage * sum;
+                    *single += dosage * sum(fetched, of);
                 }
-                at += 1;
-            };
-            fetched(bytes, Box::new(add));
+            }
         };
         let from = summing.unit_sums.address();
         // SAFETY: as above.
@@ -185,6 +221,13 @@ impl WeightedPairs {
         summing.stream.log_times("weighted dosages");
         Ok(())
     }
+}
+
+/// Sum `at`, which is kept as two numbers and is below 2^127.
+#[inline]
+fn sum(fetched: &Fetched, at: usize) -> i128 {
+    let [low, high] = fetched.number::<[u64; 2]>(at);
+    i128::from(low) + (i128::from(high) << 32)
 }
 
 impl RowSink for Summing {

@@ -17,8 +17,10 @@ use super::device::CudaDevice;
 use super::launches::Launches;
 use super::memory::{DeviceBuffer, Pinned};
 use super::nvcomp::{Nvcomp, NvcompFrames};
+use super::resident::{ChunkOnDevice, ResidentPool};
 use super::tables::{Tables, room_for};
 use super::zstd::ZstdLaunch;
+use crate::counts::ResidentChunk;
 use crate::gpu::batch::{Batch, ChunkJob, GUARD, Times, align_up};
 use crate::gpu::direct::read_all;
 use crate::gpu::error::GpuError;
@@ -26,7 +28,24 @@ use crate::gpu::executor::{Executor, Failure, Results};
 use crate::gpu::plan::FrameCodec;
 use crate::gpu::slab::Slab;
 use crate::gpu::watchdog::{BatchProgress, Probe};
+use crate::gpu::work::WorkOutput;
 use crate::store::LocalFile;
+
+/// Memory for the rows of a batch that may stay on the device.
+struct KeptRows {
+    address: u64,
+    bytes: usize,
+    /// For each job the address of its rows, or 0.
+    of_jobs: Vec<u64>,
+}
+
+/// Where the buffers of a batch are.
+struct Described {
+    addresses: Addresses,
+    /// Where results begin, after the statuses.
+    results_at: usize,
+    kept: Option<KeptRows>,
+}
 
 /// One stream of a device and its buffers.
 #[derive(Debug)]
@@ -46,6 +65,8 @@ pub struct Worker {
     description: BatchDescription,
     /// For each job of the last batch, the bytes of its results.
     lengths: Vec<usize>,
+    /// For each job of the batch its rows that may stay on the device; empty if there is no memory for them.
+    resident: Vec<Option<ResidentChunk>>,
     reading: Duration,
 }
 
@@ -86,12 +107,51 @@ impl Worker {
             fetched: Pinned::new(device, results)?,
             description: BatchDescription::new(nvcomp.is_some()),
             lengths: Vec::new(),
+            resident: Vec::new(),
             reading: Duration::ZERO,
         })
     }
 
+    /// Takes memory for the rows of a batch that may stay on the device, if there is some; returns its address and bytes, and for each job the
+    /// address of its rows, or 0.
+    fn keep_rows(&mut self, jobs: &[ChunkJob]) -> Option<KeptRows> {
+        let mut places = Vec::with_capacity(jobs.len());
+        let mut end = 0usize;
+        for job in jobs {
+            let widths = match &job.work.wanted {
+                WorkOutput::Counts(counts) if counts.keeps_rows() => {
+                    Some(counts.layout(job.sample_chunk, 1)?.widths)
+                }
+                _ => None,
+            };
+            let start = end;
+            if let Some(widths) = &widths {
+                end = end.checked_add(ChunkOnDevice::bytes(job.rows, widths)?)?;
+            }
+            places.push((start, widths));
+        }
+        if end == 0 {
+            return None;
+        }
+        let memory = Arc::new(ResidentPool::take(&self.device, end)?);
+        let mut kept = KeptRows {
+            address: memory.address(),
+            bytes: end,
+            of_jobs: Vec::with_capacity(jobs.len()),
+        };
+        for (job, (start, widths)) in jobs.iter().zip(places) {
+            let address = kept.address + start as u64;
+            kept.of_jobs.push(widths.as_ref().map_or(0, |_| address));
+            self.resident.push(widths.map(|widths| {
+                let chunk = ChunkOnDevice::new(&memory, start, job.rows, widths);
+                ResidentChunk(Arc::new(chunk))
+            }));
+        }
+        Some(kept)
+    }
+
     /// Fills the tables of a batch.
-    fn describe(&mut self, batch: &Batch) -> Result<(Addresses, usize), GpuError> {
+    fn describe(&mut self, batch: &Batch) -> Result<Described, GpuError> {
         let jobs = &batch.jobs;
         let realigned: usize = jobs
             .iter()
@@ -124,14 +184,25 @@ impl Worker {
         };
         self.tables.start(&self.device, room(jobs))?;
         let results = addresses.results + results_at as u64;
+        self.resident.clear();
+        let kept = self.keep_rows(jobs);
+        let of_jobs = kept.as_ref().map_or(&[][..], |kept| &kept.of_jobs);
         self.description
-            .fill(jobs, addresses, results, &mut self.tables)?;
-        Ok((addresses, results_at))
+            .fill(jobs, addresses, results, of_jobs, &mut self.tables)?;
+        Ok(Described {
+            addresses,
+            results_at,
+            kept,
+        })
     }
 
     /// Enqueues all copies and kernels of a batch. Returns before they have run.
     fn enqueue(&mut self, batch: &Batch, progress: BatchProgress<'_>) -> Result<usize, Failure> {
-        let (addresses, results_at) = self.describe(batch).map_err(Failure::Batch)?;
+        let Described {
+            addresses,
+            results_at,
+            kept,
+        } = self.describe(batch).map_err(Failure::Batch)?;
         self.reading = Duration::ZERO;
         if batch.read > 0 {
             self.read_files(batch, addresses, progress);
@@ -233,6 +304,9 @@ impl Worker {
             }
             result::memcpy_htod_async(tables_at, tables, stream).map_err(lost)?;
             result::memset_d8_async(addresses.results, 0, fetched, stream).map_err(lost)?;
+            if let Some(kept) = &kept {
+                result::memset_d8_async(kept.address, 0, kept.bytes, stream).map_err(lost)?;
+            }
             event::record(self.events[1], stream).map_err(lost)?;
             for launch in &pending[..before] {
                 launch.run(stream).map_err(lost)?;
@@ -377,6 +451,7 @@ impl Executor for Worker {
             lengths: &self.lengths,
             unread: &self.description.rejected,
             times: self.times(),
+            resident: std::mem::take(&mut self.resident),
         })
     }
 

@@ -11,7 +11,7 @@ use super::field_filters::FieldFilters;
 use super::gpu::{self, Gpus};
 use super::host::HostReader;
 use super::prefetch::{Ahead, ChunkReader, Prefetch, Window, chunks_of};
-use crate::counts::Counter;
+use crate::counts::{Counter, ResidentPlanes};
 use crate::scan::dataset::Dataset;
 use crate::scan::read::memory::ScanMemory;
 use crate::scan::read::metrics::ScanMetrics;
@@ -32,6 +32,8 @@ pub enum ChunkPurpose<'a> {
         selected: &'a [Vec<u32>],
         /// Filters of the calls, which only a GPU applies.
         filters: &'a FieldFilters,
+        /// Whether rows of bit-planes may stay on a GPU that decodes them.
+        keeps_rows: bool,
     },
 }
 
@@ -61,6 +63,8 @@ pub struct ReadContext<'a> {
     pub absences: &'a Arc<Absences>,
     /// The GPUs that decode arrays over samples; `None` for the host.
     pub device: Option<&'a Gpus>,
+    /// Where rows of bit-planes that stay on a GPU are registered; `None` if none may.
+    pub resident: Option<&'a Arc<ResidentPlanes>>,
     /// How many rows of arrays over samples are decoded at a time, if memory may not grow with the number of samples, even where that takes
     /// longer.
     pub block_rows: Option<u64>,

@@ -6,6 +6,7 @@
 //! * `contig_names`: contigs that filters name and the store does not have.
 //! * `properties`: orderings and statistics; `display`: EXPLAIN.
 //! * `portable`: scans for other processes.
+//! * `resident`: rows of bit-planes that stay on a GPU.
 //! * `population_columns`: a column of counts for each population.
 //! * `backend`, `choice`: host or GPU, with the reason; `execution`: the state that partitions share.
 
@@ -19,6 +20,7 @@ pub mod portable;
 mod properties;
 mod pushdown;
 pub mod ranges;
+pub mod resident;
 pub mod site_planes;
 pub mod source;
 pub mod zones;

@@ -15,7 +15,7 @@ use super::memory::{ReservedBytes, ScanMemory};
 use super::metrics::ScanMetrics;
 use super::select::{KeptGenotypes, Selection};
 use crate::codec::{ChunkData, Scratch};
-use crate::counts::{ChunkCounts, CountScratch, Counter, SampleSet};
+use crate::counts::{ChunkCounts, CountScratch, Counter, ResidentLane, SampleSet};
 use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::context::GenotypeContext;
 use crate::scan::calls::counted::{Counted, request_of};
@@ -42,6 +42,8 @@ pub struct GenotypeReader {
     selected: Vec<Vec<u32>>,
     chunks: Prefetch,
     current: Option<CountedChunk>,
+    /// Registers chunks whose rows stay on a GPU, if they may.
+    lane: Option<ResidentLane>,
     counts: ChunkCounts,
     scratch: CountScratch,
     decode_scratch: Scratch,
@@ -138,6 +140,9 @@ impl GenotypeReader {
             );
             by_chunk[chunk].push(within as u32);
         }
+        let has_planes = !counter.request().planes.is_empty();
+        let resident = reads.resident.filter(|_| has_planes);
+        let lane = resident.map(ResidentLane::new);
         let request = ChunkRequest {
             dataset,
             column,
@@ -145,6 +150,7 @@ impl GenotypeReader {
                 counter: &counter,
                 selected: &by_chunk,
                 filters: &filters,
+                keeps_rows: lane.is_some(),
             },
             ranges,
         };
@@ -167,6 +173,7 @@ impl GenotypeReader {
             selected: by_chunk,
             chunks,
             current: None,
+            lane,
             counts: ChunkCounts::default(),
             scratch: CountScratch::default(),
             decode_scratch: Scratch::default(),
@@ -251,7 +258,14 @@ impl GenotypeReader {
                         },
                     ..
                 },
-            ] => self.counter.set_computed(counts, rows, &mut self.counts),
+            ] => {
+                let is_counted = self.counter.set_computed(counts, rows, &mut self.counts);
+                if let (true, Some(lane), Some(chunk)) = (is_counted, &self.lane, &counts.resident)
+                {
+                    self.counts.set_resident(lane.register(chunk));
+                }
+                is_counted
+            }
             _ => false,
         };
         if !is_counted {

@@ -20,10 +20,12 @@ use super::metrics::ScanMetrics;
 use super::segments::{DynamicPruning, PieceRows, Segment, Segments};
 use super::site_filter::SiteFilter;
 use super::store_reader::StoreReader;
+use crate::counts::ResidentPlanes;
 use crate::scan::chunks::absence::PartitionAbsences;
 use crate::scan::chunks::open::ReadContext;
 use crate::scan::chunks::prefetch::Ahead;
 use crate::scan::plan::execution::Execution;
+use crate::scan::plan::resident::ResidentPartitions;
 use crate::scan::plan::source::{ScanInput, VczSource};
 use crate::scan::progress::ProgressTracker;
 
@@ -56,6 +58,7 @@ impl VczSource {
             batch_size: context.session_config().batch_size(),
             memory,
             execution,
+            resident: ResidentPartitions::of(&context, partition),
         };
         let tasks = match self.by_tasks {
             true => context.session_config().target_partitions(),
@@ -98,6 +101,8 @@ pub(super) struct Reading {
     pub batch_size: usize,
     pub memory: ScanMemory,
     pub execution: Arc<Execution>,
+    /// Where rows that stay on a GPU are registered, if they may.
+    pub resident: Option<Arc<ResidentPlanes>>,
 }
 
 impl Reading {
@@ -111,15 +116,7 @@ impl Reading {
         tracker: Option<Arc<ProgressTracker>>,
         absences: PartitionAbsences,
     ) -> Result<Batches> {
-        Batches::try_new(
-            Arc::clone(&self.source),
-            ranges,
-            self.batch_size,
-            self.memory.clone(),
-            tracker,
-            Arc::clone(&self.execution),
-            absences,
-        )
+        Batches::try_new(self, ranges, tracker, absences)
     }
 }
 
@@ -148,20 +145,25 @@ pub(super) struct Batches {
     projector: Option<Projector>,
     execution: Arc<Execution>,
     absences: PartitionAbsences,
+    resident: Option<Arc<ResidentPlanes>>,
     memory: ScanMemory,
     metrics: ScanMetrics,
 }
 
 impl Batches {
     fn try_new(
-        source: Arc<VczSource>,
+        reading: &Reading,
         ranges: &[Range<u64>],
-        batch_size: usize,
-        memory: ScanMemory,
         tracker: Option<Arc<ProgressTracker>>,
-        execution: Arc<Execution>,
         absences: PartitionAbsences,
     ) -> Result<Self> {
+        let Reading {
+            source,
+            batch_size,
+            memory,
+            execution,
+            resident,
+        } = reading.clone();
         let table = Arc::clone(&source.table);
         let filter = SiteFilter::try_new(&source.filters, &table.schema)?;
         let dynamic_filter = SiteFilter::try_new(&source.dynamic, &table.schema)?;
@@ -217,6 +219,7 @@ impl Batches {
             projector,
             execution,
             absences,
+            resident,
             metrics: memory.metrics().clone(),
             memory,
         })
@@ -240,6 +243,7 @@ impl Batches {
             metrics: &self.metrics,
             absences,
             device: self.execution.backend.device(&self.source).await?,
+            resident: self.resident.as_ref(),
             block_rows: self.source.block_rows(),
         };
         let filters = self.filter.iter().chain(&self.dynamic_filter);

@@ -21,11 +21,14 @@ use super::call::{Call, NAME};
 use super::columns::{self, Found};
 use super::strip::{PAIR_BYTES, Strip, TURN, Taken, firsts_within};
 use crate::counts::gathered::PlanesRow;
-use crate::counts::pairs::{IndividualPairs, OnDevice, PairMatrix, Shape, SiteRows, pairs_of};
-use crate::counts::{CountError, Level, Workers};
+use crate::counts::pairs::{
+    IndividualPairs, KeepsRows, OnDevice, PairMatrix, Shape, SiteRows, pairs_of,
+};
+use crate::counts::{CountError, Level, ResidentPlanes, Workers};
+use crate::functions::aggregate::MarkedRows;
 use crate::functions::interrupt::{self, Interrupt};
 use crate::functions::pair_device::device_for;
-use crate::scan::VczSettings;
+use crate::scan::{ResidentPartitions, VczSettings};
 
 /// Rows that are counted at a time.
 const ROWS: usize = 1 << 13;
@@ -51,6 +54,8 @@ pub(super) struct Running {
     found: Vec<Found>,
     /// Where pairs are counted if all are counted at a time.
     device: Option<Arc<OnDevice>>,
+    /// Memory for rows that stay there.
+    kept: Option<Box<dyn KeepsRows>>,
     reservation: MemoryReservation,
     metrics: BaselineMetrics,
     passes: Count,
@@ -80,6 +85,7 @@ impl Running {
             next: 0,
             found: vec![],
             device: None,
+            kept: None,
         }
     }
 
@@ -168,7 +174,7 @@ impl Running {
             let batch = batches.next().await.transpose()?;
             let ended = batch.is_none();
             if let Some(batch) = batch {
-                for row in views(&batch, self.call.shape.copies())? {
+                for row in views(&batch, self.call.shape.copies(), None)?.0 {
                     rows.push(row);
                 }
             }
@@ -205,32 +211,54 @@ impl Running {
     }
 
     /// The batches of all partitions, in any order; without the rows that the device counts.
-    fn batches(&self) -> Result<SendableRecordBatchStream> {
-        let Some(device) = &self.device else {
+    fn batches(&mut self) -> Result<SendableRecordBatchStream> {
+        let Some(device) = &self.device.clone() else {
             let input = CoalescePartitionsExec::new(Arc::clone(&self.input));
             return input.execute(0, Arc::clone(&self.context));
         };
         let partitions = self.input.output_partitioning().partition_count();
+        let resident = self.keep_rows(device)?;
+        let context = match &resident {
+            Some(resident) => resident.within(&self.context),
+            None => Arc::clone(&self.context),
+        };
         let mut all = RecordBatchReceiverStream::builder(self.input.schema(), partitions);
         for partition in 0..partitions {
-            let mut input = self.input.execute(partition, Arc::clone(&self.context))?;
+            let mut input = self.input.execute(partition, Arc::clone(&context))?;
             let (device, others) = (Arc::clone(device), all.tx());
             let (shape, elapsed) = (self.call.shape, self.metrics.elapsed_compute().clone());
+            let resident = resident.clone();
             let interrupt = Interrupt::current();
             all.spawn(async move {
+                let resident = resident.as_ref();
+                let resident = resident.and_then(|resident| resident.partition(partition));
                 while let Some(batch) = input.next().await.transpose()? {
                     let timer = elapsed.timer();
-                    let left = interrupt.within(|| send(&device, shape, batch))?;
+                    let planes = resident.map(AsRef::as_ref);
+                    let left = interrupt.within(|| send(&device, shape, batch, planes))?;
                     timer.done();
                     // Without a receiver nobody reads the pairs.
                     if left.num_rows() > 0 && others.send(Ok(left)).await.is_err() {
                         break;
                     }
                 }
+                resident.iter().for_each(|planes| planes.clear());
                 Ok(())
             });
         }
         Ok(all.build())
+    }
+
+    /// Lets rows stay on the devices that decode them, if these count them.
+    fn keep_rows(&mut self, device: &OnDevice) -> Result<Option<Arc<ResidentPartitions>>> {
+        let Some(partitions) = ResidentPartitions::of_scan(&self.input) else {
+            return Ok(None);
+        };
+        let opens = || IndividualPairs::counts_resident(self.call.shape, (), device);
+        if interrupt::long(usize::MAX, opens).map_err(counted)? {
+            self.kept = device.keep_rows();
+        }
+        Ok(self.kept.as_ref().map(|_| partitions))
     }
 
     /// Adds the counts of the device.
@@ -241,7 +269,9 @@ impl Running {
         };
         let bytes = device.heap_bytes(copies);
         self.reserve(pairs, bytes)?;
-        self.compute(bytes, |workers| pairs.add_counted(&device, workers))
+        let added = self.compute(bytes, |workers| pairs.add_counted(&device, workers));
+        self.kept = None;
+        added
     }
 
     /// Does `work` of so many nanoseconds with the operator's threads.
@@ -268,20 +298,29 @@ impl Running {
 }
 
 /// Sends the rows that `device` counts; returns the others.
-fn send(device: &OnDevice, shape: Shape, batch: RecordBatch) -> Result<RecordBatch> {
-    let rows = views(&batch, shape.copies())?;
+fn send(
+    device: &OnDevice,
+    shape: Shape,
+    batch: RecordBatch,
+    resident: Option<&ResidentPlanes>,
+) -> Result<RecordBatch> {
+    let mut marked = resident.map(|resident| MarkedRows::new(NAME, resident));
+    let (rows, numbers) = views(&batch, shape.copies(), marked.as_mut())?;
+    if let Some(marked) = marked
+        && !marked.rows.is_empty()
+    {
+        let send = |workers: &Workers<'_>| {
+            IndividualPairs::send_resident(shape, (), device, marked.rows, workers)
+        };
+        interrupt::with_workers(send).map_err(counted)?;
+    }
+    resident.iter().for_each(|resident| resident.release());
     let send = |workers: &Workers<'_>| IndividualPairs::send(shape, (), device, &rows, workers);
     let steps = if device.is_new() { usize::MAX } else { 0 };
     let others = interrupt::long(steps, || interrupt::with_workers(send)).map_err(counted)?;
     if others.is_empty() {
         return Ok(batch.slice(0, 0));
     }
-    let Some(planes) = batch.columns().first() else {
-        return internal_err!("{NAME}: the scan gives no bit-planes");
-    };
-    // Views are of rows that are not NULL.
-    let numbers = (0..planes.len()).filter(|row| planes.is_valid(*row));
-    let numbers: Vec<_> = numbers.collect();
     let mut is_other = vec![false; batch.num_rows()];
     for row in others.into_iter().filter_map(|row| numbers.get(row)) {
         if let Some(is_other) = is_other.get_mut(*row) {
@@ -291,8 +330,12 @@ fn send(device: &OnDevice, shape: Shape, batch: RecordBatch) -> Result<RecordBat
     Ok(filter_record_batch(&batch, &BooleanArray::from(is_other))?)
 }
 
-/// The rows of a batch that have genotypes, of so many copies.
-fn views(batch: &RecordBatch, copies: usize) -> Result<Vec<PlanesRow<'_>>> {
+/// The rows of a batch that have genotypes, of so many copies, and their numbers; without those that `marked` takes.
+fn views<'a>(
+    batch: &'a RecordBatch,
+    copies: usize,
+    mut marked: Option<&mut MarkedRows<'_>>,
+) -> Result<(Vec<PlanesRow<'a>>, Vec<usize>)> {
     let planes = batch.columns().first();
     let planes = planes.and_then(|planes| planes.as_list_opt::<i32>());
     let values = planes.and_then(|list| list.values().as_primitive_opt::<UInt64Type>());
@@ -300,18 +343,24 @@ fn views(batch: &RecordBatch, copies: usize) -> Result<Vec<PlanesRow<'_>>> {
         return internal_err!("{NAME}: the scan gives no bit-planes");
     };
     let (offsets, words) = (planes.value_offsets(), values.values());
+    let (mut views, mut numbers) = (vec![], vec![]);
     let bounds = offsets.windows(2).enumerate();
-    let views = bounds
-        .filter(|(row, _)| planes.is_valid(*row))
-        .map(|(_, bounds)| {
-            // Offsets of lists are not negative and never decrease.
-            let of_row = words.get(bounds[0] as usize..bounds[1] as usize);
-            match of_row.and_then(|of_row| PlanesRow::try_new(of_row, copies)) {
-                Some(view) => Ok(view),
-                None => internal_err!("{NAME}: the scan gives bit-planes of other copies"),
-            }
-        });
-    views.collect()
+    for (row, bounds) in bounds.filter(|(row, _)| planes.is_valid(*row)) {
+        // Offsets of lists are not negative and never decrease.
+        let of_row = words.get(bounds[0] as usize..bounds[1] as usize);
+        let of_row = of_row.unwrap_or_default();
+        if let Some(marked) = &mut marked
+            && marked.take(of_row)?
+        {
+            continue;
+        }
+        let Some(view) = PlanesRow::try_new(of_row, copies) else {
+            return internal_err!("{NAME}: the scan gives bit-planes of other copies");
+        };
+        views.push(view);
+        numbers.push(row);
+    }
+    Ok((views, numbers))
 }
 
 fn counted(error: CountError) -> DataFusionError {

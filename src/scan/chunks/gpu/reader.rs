@@ -12,7 +12,7 @@ use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::Semaphore;
 
 use super::device::Gpus;
-use crate::counts::ComputedCounts;
+use crate::counts::{ComputedCounts, ResidentChunk};
 use crate::error::VczError;
 use crate::gpu::{CountsOutput, ElementsOutput, GpuEngine, GpuError, Work, WorkOutput};
 use crate::scan::chunks::absence::Absences;
@@ -43,6 +43,8 @@ pub struct PartRequest {
     pub trailing: Vec<u64>,
     /// The work of counting it.
     pub counts: Option<Arc<Work>>,
+    /// The same with rows that stay on the GPU, if they may.
+    pub resident: Option<Arc<Work>>,
     /// The work of decoding its elements.
     pub elements: Option<Arc<Work>>,
 }
@@ -160,7 +162,7 @@ fn part_requests(device: &Gpus, request: &ChunkRequest<'_>) -> Result<Vec<PartRe
         Some(_) => Arc::default(),
         None => Arc::clone(dataset.chunk_sizes(*column, only_calls)),
     };
-    let (counts, elements) = match request.purpose {
+    let (counts, resident, elements) = match request.purpose {
         ChunkPurpose::Elements | ChunkPurpose::Samples(_) => {
             // Below the bytes of a chunk, which the planner has checked.
             let samples = array.chunks.get(1).copied().unwrap_or(1) as u32;
@@ -172,20 +174,29 @@ fn part_requests(device: &Gpus, request: &ChunkRequest<'_>) -> Result<Vec<PartRe
                 inner: inner as u32,
                 width: planner.width(),
             };
-            (None, elements)
+            (None, None, elements)
         }
         ChunkPurpose::Genotypes {
-            counter, selected, ..
+            counter,
+            selected,
+            keeps_rows,
+            ..
         } => {
             let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
-            let request = counter.request().clone();
-            let counts = CountsOutput::try_new(request, samples, copies, planner.shares_rows())?;
+            let counts = || {
+                let request = counter.request().clone();
+                CountsOutput::try_new(request, samples, copies, planner.shares_rows())
+            };
+            let resident = match keeps_rows {
+                true => counts()?.keeping_rows(),
+                false => None,
+            };
             let elements = ElementsOutput {
                 samples: selected.iter().cloned().map(Arc::new).collect(),
                 inner: array.shape[2] as u32,
                 width: planner.width(),
             };
-            (Some(counts), elements)
+            (Some(counts()?), resident, elements)
         }
     };
     let work = |wanted| {
@@ -197,11 +208,13 @@ fn part_requests(device: &Gpus, request: &ChunkRequest<'_>) -> Result<Vec<PartRe
         })
     };
     let counts = counts.map(|counts| work(WorkOutput::Counts(counts)));
+    let resident = resident.map(|counts| work(WorkOutput::Counts(counts)));
     let elements = work(WorkOutput::Elements(elements));
     let parts = request.parts().into_iter().map(|trailing| {
         let sample_chunk = trailing.first().map_or(0, |at| *at as usize);
         PartRequest {
             counts: counts.clone().filter(|_| request.counts(sample_chunk)),
+            resident: resident.clone().filter(|_| request.counts(sample_chunk)),
             elements: Some(Arc::clone(&elements)).filter(|_| request.selects(sample_chunk)),
             trailing,
         }
@@ -224,10 +237,23 @@ impl PartRequest {
         self.works().next()
     }
 
+    /// The work of counting it that is best now, and whether its rows stay on the GPU.
+    pub fn counting(&self) -> (Option<&Arc<Work>>, bool) {
+        let resident = self.resident.as_ref();
+        match resident.filter(|work| !work.sizes.few_rows_stay()) {
+            Some(work) => (Some(work), true),
+            None => (self.counts.as_ref(), false),
+        }
+    }
+
     /// The counts that a device sent; `None` if none were requested.
-    pub fn computed(&self, bytes: Buffer) -> Option<ComputedCounts> {
+    pub fn computed(
+        &self,
+        bytes: Buffer,
+        resident: Option<ResidentChunk>,
+    ) -> Option<ComputedCounts> {
         match &self.counts.as_ref()?.wanted {
-            WorkOutput::Counts(counts) => Some(counts.computed(bytes)),
+            WorkOutput::Counts(counts) => Some(counts.computed(bytes, resident)),
             WorkOutput::Elements(_) => None,
         }
     }
@@ -238,9 +264,11 @@ impl GpuReader {
     fn window(&self, context: ReadContext<'_>) -> (Window, Option<ReservedBytes>) {
         let rows = self.array.chunks[0] as usize;
         let results = |part: &PartRequest| {
-            part.works()
-                .filter_map(|work| work.output_bytes(part.sample_chunk(), rows).ok())
-                .fold(0, usize::saturating_add)
+            let held = |work: &Arc<Work>| work.held_bytes(part.sample_chunk(), rows);
+            // Which of both is used may change.
+            let counts = part.counts.iter().chain(&part.resident).map(held).max();
+            let elements = part.elements.as_ref().map(held);
+            counts.unwrap_or(0).saturating_add(elements.unwrap_or(0))
         };
         let bytes = self
             .parts

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::buffer::Buffer;
 use bytes::Bytes;
 use futures::future::{try_join, try_join_all};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -11,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::reader::{GpuReader, PartRequest};
 use crate::error::VczError;
-use crate::gpu::{Encoded, GpuError, Outcome, Ticket, ToRead};
+use crate::gpu::{Done, Encoded, GpuError, Outcome, Ticket, ToRead};
 use crate::scan::chunks::chunk::{Chunk, Part, Unfiltered, chunk_index};
 use crate::scan::chunks::field_filters::index_of_field;
 use crate::store::{ArrayMeta, ChunkPlace, LocalFile, OpenChunk};
@@ -51,6 +50,8 @@ pub struct Submitted {
     /// Columns whose chunk is absent, where calls are filtered.
     absent: Vec<usize>,
     counts: Option<Submission>,
+    /// Whether rows that are counted stay on the GPU.
+    keeps_rows: bool,
     elements: Option<Submission>,
     /// The encoded bytes, if the device rejected the chunk and reading it again would be a request.
     kept: Option<Kept>,
@@ -167,7 +168,9 @@ impl GpuReader {
             self.metrics.chunks_read.add(chunk.present);
             let rows = self.rows(chunks[part / n_parts]);
             let sample_chunk = request.sample_chunk();
-            for (work, is_count) in [(&request.counts, true), (&request.elements, false)] {
+            let (counting, keeps_rows) = request.counting();
+            chunk.keeps_rows = keeps_rows;
+            for (work, is_count) in [(counting, true), (request.elements.as_ref(), false)] {
                 let Some(work) = work else {
                     continue;
                 };
@@ -227,6 +230,7 @@ impl GpuReader {
             present: usize::from(!is_absent) + opened.fields.iter().flatten().count(),
             absent: chunk.into_iter().chain(of_fields).collect(),
             counts: None,
+            keeps_rows: false,
             elements: None,
             kept: None,
         }
@@ -399,8 +403,14 @@ impl GpuReader {
                 continue;
             };
             match self.result(submission, present).await {
-                Ok(bytes) => *result = Some(bytes),
+                Ok(done) => *result = Some((done.bytes, done.resident)),
                 Err(reason) => {
+                    if submitted.keeps_rows
+                        && reason.is_few_rows_stay()
+                        && let Some(work) = &request.resident
+                    {
+                        work.sizes.set_few_rows_stay();
+                    }
                     let index = chunk_index(chunk, &request.trailing);
                     log::debug!(
                         "{}: array '{}', chunk {}: decoded on the host: {reason}",
@@ -413,16 +423,16 @@ impl GpuReader {
             }
         }
         Some(match results {
-            [None, Some(elements)] if self.is_whole => Chunk::Decoded(elements),
+            [None, Some((elements, _))] if self.is_whole => Chunk::Decoded(elements),
             [counts, selected] => Chunk::Computed {
-                counts: counts.and_then(|bytes| request.computed(bytes)),
-                selected,
+                counts: counts.and_then(|(bytes, resident)| request.computed(bytes, resident)),
+                selected: selected.map(|(bytes, _)| bytes),
             },
         })
     }
 
     /// A chunk's results, for which `chunks` chunks were decoded, or the reason why the host must decode it.
-    async fn result(&self, submission: Submission, chunks: usize) -> Result<Buffer, GpuError> {
+    async fn result(&self, submission: Submission, chunks: usize) -> Result<Done, GpuError> {
         match submission?.await {
             Ok(Outcome::Done(done)) => {
                 self.metrics.copy_time.add_duration(done.times.copy);
@@ -430,7 +440,7 @@ impl GpuReader {
                 self.metrics.gpu_count_time.add_duration(done.times.count);
                 self.metrics.chunks_on_gpu.add(chunks);
                 self.metrics.bytes_direct.add(done.read);
-                Ok(done.bytes)
+                Ok(done)
             }
             Ok(Outcome::Host(reason)) => Err(reason),
             Err(_) => Err("the GPU engine dropped the chunk".into()),

@@ -1,0 +1,214 @@
+//! [`pair_names`]: the columns of sample ids of all pairs of a population, and [`all_names`], for aggregates that return them.
+//!
+//! There may be millions of pairs, so ids are not copied one by one: those of the pairs of one first sample are next to each other in the text of
+//! all ids. Several threads copy them.
+
+use std::mem::take;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringArray};
+use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use datafusion::common::{Result, exec_err};
+
+use super::count_errors::counted;
+use crate::counts::Workers;
+use crate::functions::interrupt;
+
+/// Runs of pairs that a thread copies at a time.
+const RUNS: usize = 32;
+
+/// Ids as one text.
+struct Ids {
+    text: Vec<u8>,
+    /// Where each begins, and the end of the last.
+    begins: Vec<usize>,
+}
+
+impl Ids {
+    fn new(ids: &[String]) -> Self {
+        let mut begins = Vec::with_capacity(ids.len() + 1);
+        begins.push(0);
+        begins.extend(ids.iter().scan(0, |end, id| {
+            *end += id.len();
+            Some(*end)
+        }));
+        Self {
+            text: ids.concat().into_bytes(),
+            begins,
+        }
+    }
+
+    /// Where the text of some ids is.
+    fn of(&self, ids: &Range<usize>) -> Range<usize> {
+        let at = |id: usize| self.begins.get(id).copied().unwrap_or(self.text.len());
+        at(ids.start)..at(ids.end)
+    }
+}
+
+/// Which id of a pair.
+#[derive(Clone, Copy)]
+enum Side {
+    First,
+    Second,
+}
+
+impl Side {
+    /// Bytes of the ids of a run, saturating.
+    fn bytes(self, ids: &Ids, (first, seconds): &Run) -> usize {
+        match self {
+            Self::First => ids
+                .of(&(*first..first + 1))
+                .len()
+                .saturating_mul(seconds.len()),
+            Self::Second => ids.of(seconds).len(),
+        }
+    }
+}
+
+/// The pairs of one sample with some others, as places among the ids.
+type Run = (usize, Range<usize>);
+
+/// The ids of both samples of the pairs of each of `runs`, one run after the other, for `function`.
+///
+/// # Errors
+/// If they have more bytes than a column of text holds.
+pub(super) fn pair_names(
+    function: &'static str,
+    ids: &[String],
+    runs: Vec<Run>,
+) -> Result<[ArrayRef; 2]> {
+    let ids = Ids::new(ids);
+    Ok([
+        side(function, &ids, &runs, Side::First)?,
+        side(function, &ids, &runs, Side::Second)?,
+    ])
+}
+
+/// All ids, `times` times.
+///
+/// # Errors
+/// As [`pair_names`].
+pub(super) fn all_names(function: &'static str, ids: &[String], times: usize) -> Result<ArrayRef> {
+    let runs = vec![(0, 0..ids.len()); times];
+    side(function, &Ids::new(ids), &runs, Side::Second)
+}
+
+fn side(function: &'static str, ids: &Ids, runs: &[Run], side: Side) -> Result<ArrayRef> {
+    let pairs: usize = runs.iter().map(|(_, seconds)| seconds.len()).sum();
+    let bytes = runs.iter().map(|run| side.bytes(ids, run));
+    let bytes = bytes.fold(0, usize::saturating_add);
+    let Ok(end) = i32::try_from(bytes) else {
+        return exec_err!(
+            "{function}: the sample ids of all pairs have {bytes} bytes, more than the {} of one result; use fewer samples, or shorter ids",
+            i32::MAX
+        );
+    };
+    let (mut text, mut offsets) = (vec![0u8; bytes], vec![0i32; pairs + 1]);
+    if let Some(last) = offsets.last_mut() {
+        *last = end;
+    }
+    let mut parts = vec![];
+    let (mut all_text, mut all_offsets, mut begin) = (&mut text[..], &mut offsets[..], 0);
+    for runs in runs.chunks(RUNS) {
+        let bytes = runs.iter().map(|run| side.bytes(ids, run)).sum();
+        let pairs = runs.iter().map(|(_, seconds)| seconds.len()).sum();
+        let (text, rest_of_text) = take(&mut all_text).split_at_mut(bytes);
+        let (offsets, rest_of_offsets) = take(&mut all_offsets).split_at_mut(pairs);
+        (all_text, all_offsets) = (rest_of_text, rest_of_offsets);
+        parts.push((runs, begin, text, offsets));
+        begin += bytes;
+    }
+    let copy = |workers: &Workers<'_>| {
+        workers.each(parts, |(runs, mut begin, mut text, mut offsets)| {
+            for run in runs {
+                let (of_run, rest_of_text) = take(&mut text).split_at_mut(side.bytes(ids, run));
+                let (ends, rest) = take(&mut offsets).split_at_mut(run.1.len());
+                side.set(ids, run, begin, of_run, ends);
+                begin += of_run.len();
+                (text, offsets) = (rest_of_text, rest);
+            }
+            Ok(())
+        })
+    };
+    counted(function, interrupt::with_workers(copy))?;
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    // SAFETY: the text is made of whole ids, and each offset is where one begins or ends; the last is the end of the text.
+    Ok(Arc::new(unsafe {
+        StringArray::new_unchecked(offsets, Buffer::from_vec(text), None)
+    }))
+}
+
+impl Side {
+    /// Sets the text of a run and the offset of each of its ids; the text is at `begin` in the column. All offsets fit.
+    fn set(self, ids: &Ids, run: &Run, begin: usize, text: &mut [u8], offsets: &mut [i32]) {
+        let (first, seconds) = run;
+        match self {
+            Self::First => {
+                let id = ids.text.get(ids.of(&(*first..first + 1)));
+                let id = id.unwrap_or_default();
+                for (at, offset) in offsets.iter_mut().enumerate() {
+                    *offset = (begin + at * id.len()) as i32;
+                }
+                if !id.is_empty() {
+                    let copies = text.chunks_exact_mut(id.len());
+                    copies.for_each(|copy| copy.copy_from_slice(id));
+                }
+            }
+            Self::Second => {
+                let from = ids.of(seconds);
+                let begins = ids.begins.get(seconds.clone()).unwrap_or_default();
+                for (offset, at) in offsets.iter_mut().zip(begins) {
+                    *offset = (begin + at - from.start) as i32;
+                }
+                text.copy_from_slice(ids.text.get(from).unwrap_or_default());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+
+    use super::*;
+
+    /// As if the ids were copied one by one.
+    #[test]
+    fn ids_of_all_pairs() {
+        let ids: Vec<String> = (0..70)
+            .map(|at| "é".repeat(at % 4) + &at.to_string())
+            .collect();
+        let runs: Vec<Run> = [(3, 0..0), (0, 0..70), (69, 5..6)]
+            .into_iter()
+            .chain((0..70).map(|i| (i, i + 1..70)))
+            .collect();
+        let pairs: Vec<(usize, usize)> = runs
+            .iter()
+            .flat_map(|(first, seconds)| seconds.clone().map(|second| (*first, second)))
+            .collect();
+        let [first, second] = pair_names("f", &ids, runs).unwrap();
+        let of = |column: &ArrayRef| -> Vec<String> {
+            let ids = column.as_string::<i32>().iter();
+            ids.map(|id| id.unwrap().to_string()).collect()
+        };
+        let expected = |of: fn(&(usize, usize)) -> usize| -> Vec<String> {
+            pairs.iter().map(|pair| ids[of(pair)].clone()).collect()
+        };
+        assert_eq!(of(&first), expected(|pair| pair.0));
+        assert_eq!(of(&second), expected(|pair| pair.1));
+    }
+
+    #[test]
+    fn more_text_than_a_column_holds_is_an_error() {
+        let ids = ["x".repeat(1 << 20), String::new()];
+        let runs = vec![(0, 0..2); 1 << 11];
+        let error = pair_names("f", &ids, runs).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("use fewer samples, or shorter ids"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! [`ResidentPool`]: memory of one device for rows of bit-planes that stay there. [`ChunkOnDevice`]: the rows of a chunk.
+//!
+//! Workers take memory for a batch while a query counts pairs; it comes back once all chunks of the batch have been dropped. Who drops one
+//! has waited for the kernels that read it. Invariant: without a query that counts pairs the pool holds no memory.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::device::CudaDevice;
+use super::memory::DeviceBuffer;
+use crate::counts::ResidentRows;
+use crate::gpu::error::GpuError;
+
+/// The memory of a device.
+#[derive(Debug, Default)]
+pub struct ResidentPool(Mutex<Pool>);
+
+#[derive(Debug, Default)]
+struct Pool {
+    free: Vec<DeviceBuffer>,
+    /// Bytes of all memory, in use or not.
+    held: usize,
+    /// The most of it.
+    most: usize,
+    /// Queries that use it.
+    users: usize,
+}
+
+impl ResidentPool {
+    /// Lets the pool hold so many bytes for one more query.
+    pub fn open(&self, most: usize) {
+        let mut pool = self.0.lock();
+        pool.most = pool.most.max(most);
+        pool.users += 1;
+    }
+
+    /// Ends a query's use. Memory that is not used is freed after the last one, but on a device that `is_lost`, where freeing would wait for it.
+    pub fn close(&self, is_lost: bool) {
+        let mut pool = self.0.lock();
+        pool.users = pool.users.saturating_sub(1);
+        if pool.users > 0 {
+            return;
+        }
+        (pool.most, pool.held) = (0, 0);
+        let mut free = std::mem::take(&mut pool.free);
+        drop(pool);
+        if is_lost {
+            free.iter_mut().for_each(DeviceBuffer::forget);
+        }
+    }
+
+    /// Memory of at least so many bytes of `device`; `None` if there is none left.
+    pub fn take(device: &Arc<CudaDevice>, bytes: usize) -> Option<ResidentMemory> {
+        let mut pool = device.resident.0.lock();
+        let fits = |(_, buffer): &(usize, &DeviceBuffer)| buffer.len() >= bytes;
+        let fitting = pool.free.iter().enumerate().filter(fits);
+        let smallest = fitting.min_by_key(|(_, buffer)| buffer.len());
+        let buffer = match smallest.map(|(at, _)| at) {
+            Some(at) => pool.free.swap_remove(at),
+            None => {
+                let mut held = pool.held.saturating_add(bytes);
+                while held > pool.most {
+                    // Smaller memory that nobody uses makes room.
+                    held -= pool.free.pop()?.len();
+                }
+                let mut buffer = DeviceBuffer::new(device);
+                if let Err(reason) = buffer.ensure("rows that stay on the device", bytes) {
+                    log::debug!("rows are copied to the host: {reason}");
+                    return None;
+                }
+                pool.held = held - bytes + buffer.len();
+                buffer
+            }
+        };
+        Some(ResidentMemory {
+            device: Arc::clone(device),
+            buffer: Some(buffer),
+        })
+    }
+
+    fn give_back(&self, buffer: DeviceBuffer) {
+        let mut pool = self.0.lock();
+        match pool.users {
+            0 => drop(buffer),
+            _ => pool.free.push(buffer),
+        }
+    }
+}
+
+/// Memory of a batch.
+#[derive(Debug)]
+pub struct ResidentMemory {
+    device: Arc<CudaDevice>,
+    buffer: Option<DeviceBuffer>,
+}
+
+impl ResidentMemory {
+    /// Its address.
+    pub fn address(&self) -> u64 {
+        self.buffer.as_ref().map_or(0, DeviceBuffer::address)
+    }
+}
+
+impl Drop for ResidentMemory {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.device.resident.give_back(buffer);
+        }
+    }
+}
+
+/// The rows of a chunk that may have stayed on a device: for each set of samples a plane of each row, in the order of rows.
+#[derive(Debug)]
+pub struct ChunkOnDevice {
+    memory: Arc<ResidentMemory>,
+    /// Where they are in the memory.
+    at: usize,
+    rows: usize,
+    /// For each set, the 64-bit words of a plane.
+    widths: Vec<usize>,
+}
+
+impl ResidentRows for ChunkOnDevice {}
+
+impl ChunkOnDevice {
+    /// Rows at byte `at` of `memory`.
+    pub fn new(memory: &Arc<ResidentMemory>, at: usize, rows: usize, widths: Vec<usize>) -> Self {
+        Self {
+            memory: Arc::clone(memory),
+            at,
+            rows,
+            widths,
+        }
+    }
+
+    /// Bytes of so many rows.
+    pub fn bytes(rows: usize, widths: &[usize]) -> Option<usize> {
+        let words = widths
+            .iter()
+            .try_fold(0usize, |sum, width| sum.checked_add(*width))?;
+        words.checked_mul(rows)?.checked_mul(size_of::<u64>())
+    }
+
+    /// The number of the device.
+    pub fn device(&self) -> usize {
+        self.memory.device.ordinal
+    }
+
+    /// The address of a row of a set, whose planes have `width` words.
+    ///
+    /// # Errors
+    /// If there is no such row.
+    pub fn address(&self, set: usize, row: usize, width: usize) -> Result<u64, GpuError> {
+        let before: usize = self.widths.iter().take(set).sum();
+        if row >= self.rows || self.widths.get(set) != Some(&width) {
+            return Err(format!(
+                "GPU {}: there is no row {row} of {width} words in set {set} of a chunk",
+                self.device()
+            )
+            .into());
+        }
+        let words = before * self.rows + row * width;
+        Ok(self.memory.address() + (self.at + words * size_of::<u64>()) as u64)
+    }
+}

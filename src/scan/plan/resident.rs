@@ -1,0 +1,68 @@
+//! [`ResidentPartitions`]: how the operator above a scan asks it to leave rows of bit-planes on the GPU that decodes them, and finds them.
+//!
+//! It is an extension of the configuration of the context in which that operator executes the scan, and of no other. The operator must use all columns
+//! of planes itself, and take [marks](crate::counts::RowMark) for rows in them.
+
+use std::sync::Arc;
+
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::TaskContext;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::source::VczSource;
+use crate::counts::ResidentPlanes;
+
+/// The least rows of a scan for which a GPU is prepared before any is read.
+const FEWEST_ROWS: u64 = 1 << 13;
+
+/// The chunks with such rows, for each partition.
+#[derive(Debug)]
+pub struct ResidentPartitions(Vec<Arc<ResidentPlanes>>);
+
+impl ResidentPartitions {
+    /// Those of a scan, without chunks; `None` if `plan` is no scan, has few rows, or computes from the columns that it reads.
+    pub fn of_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<Self>> {
+        let scan = plan.downcast_ref::<DataSourceExec>()?.data_source();
+        let source = scan.downcast_ref::<VczSource>()?;
+        let is_column = source.projection.iter().all(|of| of.expr.is::<Column>());
+        let rows = source.partitions.iter().flatten();
+        let rows = rows.fold(0, |sum: u64, rows| {
+            sum.saturating_add(rows.end - rows.start)
+        });
+        let partitions = source.partitions.iter().map(|_| Arc::default());
+        (is_column && rows >= FEWEST_ROWS).then(|| Arc::new(Self(partitions.collect())))
+    }
+
+    /// The context in which to execute the scan.
+    pub fn within(self: &Arc<Self>, context: &TaskContext) -> Arc<TaskContext> {
+        let config = context
+            .session_config()
+            .clone()
+            .with_extension(Arc::clone(self));
+        Arc::new(TaskContext::new(
+            context.task_id(),
+            context.session_id(),
+            config,
+            context.scalar_functions().clone(),
+            context.higher_order_functions().clone(),
+            context.aggregate_functions().clone(),
+            context.window_functions().clone(),
+            context.runtime_env(),
+        ))
+    }
+
+    /// The chunks of a partition.
+    pub fn partition(&self, partition: usize) -> Option<&Arc<ResidentPlanes>> {
+        self.0.get(partition)
+    }
+
+    /// The same of the operator in whose context a scan is executed; `None` if rows may not stay.
+    pub(in crate::scan) fn of(
+        context: &TaskContext,
+        partition: usize,
+    ) -> Option<Arc<ResidentPlanes>> {
+        let of_all = context.session_config().get_extension::<Self>()?;
+        of_all.partition(partition).cloned()
+    }
+}
