@@ -29,6 +29,7 @@ mod sample_set;
 pub(crate) mod scans;
 pub(crate) mod sites;
 mod tally;
+mod unset;
 mod workers;
 
 pub use call_mask::{CallMask, CallValues};
@@ -49,9 +50,11 @@ pub use request::{
     MISSING,
 };
 pub use resident::{
-    ChunkKey, ResidentChunk, ResidentLane, ResidentPlanes, ResidentRow, ResidentRows, RowMark,
+    ChunkKey, ResidentChunk, ResidentLane, ResidentPart, ResidentPlanes, ResidentRow, ResidentRows,
+    RowMark,
 };
 pub use sample_set::{SampleIndex, SampleSet};
+pub(crate) use unset::{Setter, Unset};
 pub(crate) use workers::Workers;
 
 #[cfg(test)]

@@ -29,20 +29,29 @@ impl PartialEq for ResidentChunk {
 }
 
 /// One row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResidentRow {
+    /// Its number in the chunk.
+    pub row: u32,
+    /// Copies that have a bit.
+    pub ones: u32,
+    /// Whether the other copies are counted instead.
+    pub is_inverted: bool,
+}
+
+/// Some rows of a chunk.
 #[derive(Clone, Debug)]
 #[cfg_attr(
     not(feature = "gpu"),
     allow(dead_code, reason = "only a GPU has such rows")
 )]
-pub struct ResidentRow {
-    /// The chunk's.
-    pub rows: Arc<dyn ResidentRows>,
+pub struct ResidentPart {
+    /// All rows of the chunk.
+    pub chunk: Arc<dyn ResidentRows>,
     /// Which set of samples of the chunk.
     pub set: u32,
-    /// Its number in the chunk.
-    pub row: u32,
-    /// Copies that have a bit.
-    pub ones: u32,
+    /// The rows.
+    pub rows: Vec<ResidentRow>,
 }
 
 /// A chunk of a partition.
@@ -57,7 +66,7 @@ pub struct ChunkKey {
 pub struct RowMark {
     /// The chunk.
     pub chunk: ChunkKey,
-    /// As in [`ResidentRow`].
+    /// As in [`ResidentPart`].
     pub set: u32,
     /// As in [`ResidentRow`].
     pub row: u32,

@@ -13,7 +13,7 @@ use crate::counts::pairs::{
     ClassWeights, KeepsRows, PairDevice, SetRows, UnitCounter, UnitCounts, Units, WeightedCounter,
     WeightedSums,
 };
-use crate::counts::{CountError, ResidentRow, Workers};
+use crate::counts::{CountError, ResidentPart, Workers};
 use crate::gpu::error::GpuError;
 
 /// The devices of a query.
@@ -142,12 +142,6 @@ impl PairDevice for GpuPairs {
     }
 }
 
-/// Those of `all` with these numbers.
-fn taken<T: Clone>(all: &[T], numbers: &[usize]) -> Vec<T> {
-    let of = |at: &usize| all.get(*at).cloned();
-    numbers.iter().filter_map(of).collect()
-}
-
 /// A counter on each device.
 #[derive(Debug)]
 struct OnDevices<C> {
@@ -161,19 +155,21 @@ struct OnDevices<C> {
 }
 
 impl<C> OnDevices<C> {
-    /// The counters of rows that are on devices, each with its rows.
-    fn of_rows<'a, R: Clone>(
-        &'a self,
-        rows: &'a [R],
-        row: impl Fn(&R) -> &ResidentRow,
-    ) -> Result<Vec<(&'a C, Vec<usize>)>, CountError> {
-        let mut of_counters: Vec<_> = self
-            .counters
-            .iter()
-            .map(|counter| (counter, vec![]))
-            .collect();
-        for (at, of) in rows.iter().enumerate() {
-            let chunk: &dyn Any = &*row(of).rows;
+    /// Calls `add` for the counter of each device that has some of `parts`, with those, and with the `classes` of their rows, if rows have classes.
+    fn each_resident(
+        &self,
+        parts: &[ResidentPart],
+        classes: &[u32],
+        add: impl Fn(&C, &[ResidentPart], &[u32]) -> Result<(), CountError>,
+    ) -> Result<(), CountError> {
+        if let [counter] = self.counters.as_slice() {
+            return add(counter, parts, classes);
+        }
+        let mut of_counters: Vec<(Vec<ResidentPart>, Vec<u32>)> = vec![];
+        of_counters.resize_with(self.counters.len(), Default::default);
+        let mut classes = classes.iter();
+        for part in parts {
+            let chunk: &dyn Any = &*part.chunk;
             let device = chunk
                 .downcast_ref::<ChunkOnDevice>()
                 .map(ChunkOnDevice::device);
@@ -181,17 +177,19 @@ impl<C> OnDevices<C> {
                 .ordinals
                 .iter()
                 .position(|ordinal| Some(*ordinal) == device);
-            match place.and_then(|place| of_counters.get_mut(place)) {
-                Some((_, numbers)) => numbers.push(at),
-                None => {
-                    return Err(CountError::Device(
-                        "a row is on another GPU than pairs are counted on".into(),
-                    ));
-                }
-            }
+            let Some((of_device, of_rows)) = place.and_then(|place| of_counters.get_mut(place))
+            else {
+                return Err(CountError::Device(
+                    "a row is on another GPU than those that count pairs".into(),
+                ));
+            };
+            of_device.push(part.clone());
+            of_rows.extend(classes.by_ref().take(part.rows.len()));
         }
-        of_counters.retain(|(_, numbers)| !numbers.is_empty());
-        Ok(of_counters)
+        for (counter, (parts, classes)) in self.counters.iter().zip(of_counters) {
+            add(counter, &parts, &classes)?;
+        }
+        Ok(())
     }
 
     /// The counter of the next rows.
@@ -219,14 +217,14 @@ impl UnitCounter for PairsOnDevices {
         self.on.next()?.add(rows, set, workers)
     }
 
-    fn add_resident(&self, rows: &[ResidentRow], workers: &Workers<'_>) -> Result<(), CountError> {
-        for (counter, numbers) in self.on.of_rows(rows, |row| row)? {
-            match numbers.len() == rows.len() {
-                true => counter.add_resident(rows, workers)?,
-                false => counter.add_resident(&taken(rows, &numbers), workers)?,
-            }
-        }
-        Ok(())
+    fn add_resident(
+        &self,
+        parts: &[ResidentPart],
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let add =
+            |counter: &PairCounter, parts: &[_], _: &[u32]| counter.add_resident(parts, workers);
+        self.on.each_resident(parts, &[], add)
     }
 
     fn take(self: Box<Self>, workers: &Workers<'_>) -> Result<UnitCounts, CountError> {
@@ -258,19 +256,12 @@ impl WeightedCounter for OnDevices<WeightedPairs> {
     fn add_resident(
         &self,
         classes: &[u32],
-        rows: &[(ResidentRow, bool)],
+        parts: &[ResidentPart],
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        for (counter, numbers) in self.of_rows(rows, |(row, _)| row)? {
-            match numbers.len() == rows.len() {
-                true => counter.add_resident(rows, classes, workers)?,
-                false => {
-                    let (rows, classes) = (taken(rows, &numbers), taken(classes, &numbers));
-                    counter.add_resident(&rows, &classes, workers)?;
-                }
-            }
-        }
-        Ok(())
+        self.each_resident(parts, classes, |counter, parts, classes| {
+            counter.add_resident(parts, classes, workers)
+        })
     }
 
     fn take(self: Box<Self>, workers: &Workers<'_>) -> Result<WeightedSums, CountError> {

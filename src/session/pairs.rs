@@ -249,7 +249,8 @@ impl Execution {
     /// Lets rows stay on the GPUs that decode them, if GPUs count all pairs and the input is a scan of many rows.
     async fn keep_rows(&self) -> Result<Option<Resident>> {
         let input = self.aggregate.input();
-        let Some(partitions) = ResidentPartitions::of_scan(input) else {
+        let settings = VczSettings::of(self.context.session_config().options());
+        let Some(partitions) = ResidentPartitions::of_scan(input, settings.backend) else {
             return Ok(None);
         };
         let mut state = self.state.lock().await;
@@ -429,6 +430,10 @@ async fn sum(
         timer.done();
         if !part.execution.add(arguments, planes, &metrics).await? {
             break;
+        }
+        if planes.is_some() {
+            // Rows that stay on GPUs take little time each, so the tasks that read the next chunks would wait for all that there are.
+            tokio::task::yield_now().await;
         }
     }
     drop(input);

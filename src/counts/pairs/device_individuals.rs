@@ -59,9 +59,12 @@ impl IndividualPairs {
         let (hom, called) = (|i: usize| samples + i, |i: usize| 2 * samples + i);
         let of = |i: usize, j: usize| Wrapping(counts.of(i, j));
         workers.each(parts, |(part, both_het, opposite, mut missing)| {
-            for i in part.firsts.clone() {
+            for firsts in part.blocks() {
                 workers.check()?;
-                for j in i + 1..samples {
+                let pairs = firsts.start + 1..samples;
+                let pairs =
+                    pairs.flat_map(|j| (firsts.start..firsts.end.min(j)).map(move |i| (i, j)));
+                for (i, j) in pairs {
                     let at = part.at(i, j);
                     // Where both are called: the first is homozygous for the allele, and the second.
                     let (first, second) = match has_missing {

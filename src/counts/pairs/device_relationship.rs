@@ -3,7 +3,7 @@
 //! Their coefficients depend only on the number of copies that have the allele, which is their class.
 
 use crate::counts::gathered::PlanesRow;
-use crate::counts::{CountError, ResidentRow, Workers};
+use crate::counts::{CountError, ResidentPart, Workers};
 
 use super::matrix::{Shape, add_all, more_rows};
 use super::on_device::{ClassWeights, OnDevice, WeightedSums};
@@ -137,21 +137,23 @@ impl Relationship {
         shape: Shape,
         forms: Forms,
         device: &OnDevice,
-        rows: Vec<ResidentRow>,
+        mut parts: Vec<ResidentPart>,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        let (mut sent, mut classes) = (Vec::with_capacity(rows.len()), vec![]);
-        let mut without_allele = 0;
-        for row in rows {
-            match class_of(forms, shape.samples as u64, u64::from(row.ones)) {
-                (0, _) => without_allele += 1,
-                (class, flip) => {
-                    sent.push((row, flip));
-                    classes.push(class);
+        let samples = shape.samples as u64;
+        let (mut classes, mut without_allele) = (vec![], 0);
+        for part in &mut parts {
+            part.rows.retain_mut(|row| {
+                let (class, flip) = class_of(forms, samples, u64::from(row.ones));
+                row.is_inverted = flip;
+                match class {
+                    0 => without_allele += 1,
+                    class => classes.push(class),
                 }
-            }
+                class != 0
+            });
         }
-        device.send_resident_weighted(&sent, &classes, workers)?;
+        device.send_resident_weighted(&parts, &classes, workers)?;
         record(shape, forms, device, &classes, without_allele);
         Ok(())
     }

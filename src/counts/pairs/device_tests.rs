@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::tests::{Calls, calls};
 use super::*;
 use crate::counts::gathered::plane_words;
-use crate::counts::{CountError, Level, ResidentRow, ResidentRows, Workers};
+use crate::counts::{CountError, Level, ResidentPart, ResidentRow, ResidentRows, Workers};
 
 /// A device in software, which counts pair by pair. It refuses some units.
 #[derive(Debug)]
@@ -35,11 +35,22 @@ struct Kept;
 
 impl KeepsRows for Kept {}
 
-/// The words of a row.
-fn words_of(row: &ResidentRow) -> Vec<u64> {
-    let rows: &dyn Any = &*row.rows;
-    let rows = rows.downcast_ref::<SoftwareRows>().unwrap();
-    rows.0[row.set as usize][row.row as usize].clone()
+/// The words of all rows of parts, of so many copies.
+fn words_of(parts: &[ResidentPart], copies: usize) -> Vec<Vec<u64>> {
+    let of_part = |part: &ResidentPart| {
+        let rows: &dyn Any = &*part.chunk;
+        let rows = &rows.downcast_ref::<SoftwareRows>().unwrap().0[part.set as usize];
+        let of_row = |row: &ResidentRow| {
+            let words = rows[row.row as usize].iter().enumerate();
+            let word = |(at, word): (usize, &u64)| match row.is_inverted {
+                true => !word & u64::MAX >> (64 - (copies - 64 * at).min(64)),
+                false => *word,
+            };
+            words.map(word).collect()
+        };
+        part.rows.iter().map(of_row).collect::<Vec<Vec<u64>>>()
+    };
+    parts.iter().flat_map(of_part).collect()
 }
 
 impl PairDevice for SoftwareDevice {
@@ -122,19 +133,12 @@ impl WeightedCounter for SoftwareSums {
     fn add_resident(
         &self,
         classes: &[u32],
-        rows: &[(ResidentRow, bool)],
+        parts: &[ResidentPart],
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        let copies = 2 * self.samples;
+        let rows = words_of(parts, 2 * self.samples);
         let mut set = |range: std::ops::Range<usize>, to: &mut [u64]| {
-            let mut all = vec![];
-            for (row, inverted) in &rows[range] {
-                for (at, word) in words_of(row).into_iter().enumerate() {
-                    let exist = u64::MAX >> (64 - (copies - 64 * at).min(64));
-                    all.push(if *inverted { !word & exist } else { word });
-                }
-            }
-            to.copy_from_slice(&all);
+            to.copy_from_slice(&rows[range].concat());
             Ok(())
         };
         self.add(classes, &mut set, workers)
@@ -200,10 +204,14 @@ impl UnitCounter for SoftwareCounter {
         Ok(())
     }
 
-    fn add_resident(&self, rows: &[ResidentRow], workers: &Workers<'_>) -> Result<(), CountError> {
+    fn add_resident(
+        &self,
+        parts: &[ResidentPart],
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let rows = words_of(parts, self.copies);
         let mut set = |range: std::ops::Range<usize>, to: &mut [u64]| {
-            let words: Vec<_> = rows[range].iter().flat_map(words_of).collect();
-            to.copy_from_slice(&words);
+            to.copy_from_slice(&rows[range].concat());
             Ok(())
         };
         self.add(rows.len(), &mut set, workers)
@@ -229,22 +237,26 @@ fn counted_on<M: PairMatrix>(
     assert!(stay || refused.is_some() || shape.ploidy != 2);
     for part in calls.site_rows().parts(shape.copies(), 100) {
         // Every other row of two alleles without missing calls is on the device.
-        let stays = |at: &usize| stay && at % 2 == 0 && part[*at].header() == 1;
+        let stays = |at: &usize| stay && at.is_multiple_of(2) && part[*at].header() == 1;
         let (on_device, here): (Vec<usize>, Vec<usize>) = (0..part.len()).partition(stays);
         let planes = on_device.iter().map(|at| part[*at].all_planes().to_vec());
         let rows: Arc<dyn ResidentRows> = Arc::new(SoftwareRows(vec![vec![], planes.collect()]));
-        let rows = on_device.iter().enumerate().map(|(row, at)| ResidentRow {
-            rows: Arc::clone(&rows),
-            set: 1,
+        let of = on_device.iter().enumerate().map(|(row, at)| ResidentRow {
             row: row as u32,
             ones: part[*at]
                 .all_planes()
                 .iter()
                 .map(|word| word.count_ones())
                 .sum(),
+            is_inverted: false,
         });
+        let parts = vec![ResidentPart {
+            chunk: rows,
+            set: 1,
+            rows: of.collect(),
+        }];
         if stay {
-            M::send_resident(shape, options, &device, rows.collect(), &workers).unwrap();
+            M::send_resident(shape, options, &device, parts, &workers).unwrap();
         }
         let part: Vec<_> = here.into_iter().map(|at| part[at]).collect();
         let others = M::send(shape, options, &device, &part, &workers).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::Wrapping;
 
 use crate::counts::gathered::PlanesRow;
-use crate::counts::{CountError, Lanes, Level, ResidentRow, Workers};
+use crate::counts::{CountError, Lanes, Level, ResidentPart, Workers};
 
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
 use super::on_device::{OnDevice, Units};
@@ -307,10 +307,10 @@ impl PairMatrix for HaplotypePairs {
         shape: Shape,
         (): (),
         device: &OnDevice,
-        rows: Vec<ResidentRow>,
+        parts: Vec<ResidentPart>,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        device.send_resident(Units::Copies, shape.copies(), &rows, workers)
+        device.send_resident(Units::Copies, shape.copies(), &parts, workers)
     }
 
     fn add_counted(&mut self, device: &OnDevice, workers: &Workers<'_>) -> Result<(), CountError> {

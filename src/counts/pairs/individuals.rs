@@ -10,7 +10,7 @@ use std::num::Wrapping;
 use std::ops::Range;
 
 use crate::counts::gathered::PlanesRow;
-use crate::counts::{CountError, Level, ResidentRow, Workers};
+use crate::counts::{CountError, Level, ResidentPart, Workers};
 
 use super::corrections::{Corrections, Missing};
 use super::diploids::{DISTANCE_BITS, fixed, quarters};
@@ -226,10 +226,10 @@ impl PairMatrix for IndividualPairs {
         shape: Shape,
         (): (),
         device: &OnDevice,
-        rows: Vec<ResidentRow>,
+        parts: Vec<ResidentPart>,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        device.send_resident(Units::Diploids, shape.copies(), &rows, workers)
+        device.send_resident(Units::Diploids, shape.copies(), &parts, workers)
     }
 
     fn add_counted(&mut self, device: &OnDevice, workers: &Workers<'_>) -> Result<(), CountError> {

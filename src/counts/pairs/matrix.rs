@@ -5,7 +5,7 @@ use std::num::Wrapping;
 
 use super::on_device::OnDevice;
 use crate::counts::gathered::PlanesRow;
-use crate::counts::{CountError, Level, ResidentRow, Workers};
+use crate::counts::{CountError, Level, ResidentPart, Workers};
 
 /// The individuals of a population.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(crate) trait PairMatrix: Clone + Debug + Send + Sync + Sized + 'static {
         shape: Shape,
         options: Self::Options,
         device: &OnDevice,
-        rows: Vec<ResidentRow>,
+        parts: Vec<ResidentPart>,
         workers: &Workers<'_>,
     ) -> Result<(), CountError>;
 

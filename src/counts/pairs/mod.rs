@@ -47,7 +47,7 @@ pub(crate) use on_device::{
     ClassWeights, SetRows, UnitCounter, UnitCounts, Units, WeightedCounter, WeightedSums,
 };
 pub(crate) use on_device::{KeepsRows, OnDevice, PairDevice};
-pub(crate) use relationship::Relationship;
+pub(crate) use relationship::{GrmPair, Relationship};
 pub(crate) use site_rows::SiteRows;
 pub(crate) use triangle::pairs_of;
 pub(crate) use weights::Forms;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED, plane_words};
-use crate::counts::{CountError, ResidentRow, Workers};
+use crate::counts::{CountError, ResidentPart, Workers};
 
 /// What has a bit at a row, as `kernels/pairs.cuh` numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,7 +74,8 @@ pub(crate) trait UnitCounter: Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`add`](Self::add).
-    fn add_resident(&self, rows: &[ResidentRow], workers: &Workers<'_>) -> Result<(), CountError>;
+    fn add_resident(&self, parts: &[ResidentPart], workers: &Workers<'_>)
+    -> Result<(), CountError>;
 
     /// The counts of all rows that were added.
     ///
@@ -134,15 +135,14 @@ pub(crate) trait WeightedCounter: Debug + Send + Sync {
         workers: &Workers<'_>,
     ) -> Result<(), CountError>;
 
-    /// Adds rows that are on a device of which this adds up products, each of one of `classes`, and whether the copies that have the
-    /// reference are counted instead of the others.
+    /// Adds rows that are on a device of which this adds up products, each of one of `classes`.
     ///
     /// # Errors
     /// As [`UnitCounter::add`].
     fn add_resident(
         &self,
         classes: &[u32],
-        rows: &[(ResidentRow, bool)],
+        parts: &[ResidentPart],
         workers: &Workers<'_>,
     ) -> Result<(), CountError>;
 
@@ -251,7 +251,7 @@ impl OnDevice {
         &self,
         units: Units,
         copies: usize,
-        rows: &[ResidentRow],
+        parts: &[ResidentPart],
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
         let Some(counter) = self.counter(units, copies)? else {
@@ -259,10 +259,11 @@ impl OnDevice {
                 "there is no counter of rows that are on a GPU".into(),
             ));
         };
-        counter.add_resident(rows, workers)?;
+        counter.add_resident(parts, workers)?;
+        let rows: usize = parts.iter().map(|part| part.rows.len()).sum();
         self.record(|sent| {
-            sent.complete += rows.len() as u64;
-            sent.rows += rows.len() as u64;
+            sent.complete += rows as u64;
+            sent.rows += rows as u64;
         });
         Ok(())
     }
@@ -279,12 +280,12 @@ impl OnDevice {
     /// Adds rows that are on the device, with the counter that [`open_weighted`](Self::open_weighted) has opened.
     pub(super) fn send_resident_weighted(
         &self,
-        rows: &[(ResidentRow, bool)],
+        parts: &[ResidentPart],
         classes: &[u32],
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
         match self.weighted.lock().clone().flatten() {
-            Some(counter) => counter.add_resident(classes, rows, workers),
+            Some(counter) => counter.add_resident(classes, parts, workers),
             None => Err(CountError::Device(
                 "there is no counter of rows that are on a GPU".into(),
             )),

@@ -4,7 +4,7 @@
 //! are added one by one; other rows are collected and multiplied as matrices of doubles ([`gemm`](super::gemm)), which is exact.
 
 use crate::counts::gathered::PlanesRow;
-use crate::counts::{CountError, Level, ResidentRow, Workers};
+use crate::counts::{CountError, Level, ResidentPart, Workers};
 
 use super::gemm::{FIRST, SECOND, Seconds, for_each_sum};
 use super::matrix::{
@@ -45,6 +45,7 @@ fn with_diagonal(samples: usize) -> usize {
 }
 
 /// GCTA's and VanRaden's relationship of a pair, and their number of rows.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct GrmPair {
     pub(crate) gcta: f64,
     pub(crate) vanraden: f64,
@@ -355,10 +356,10 @@ impl PairMatrix for Relationship {
         shape: Shape,
         forms: Forms,
         device: &OnDevice,
-        rows: Vec<ResidentRow>,
+        parts: Vec<ResidentPart>,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        Self::send_resident_rows(shape, forms, device, rows, workers)
+        Self::send_resident_rows(shape, forms, device, parts, workers)
     }
 
     fn add_counted(&mut self, device: &OnDevice, workers: &Workers<'_>) -> Result<(), CountError> {

@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use crate::counts::Workers;
 
+/// First units of a block.
+const BLOCK: usize = 16;
+
 /// Number of pairs of different units; saturating.
 pub(crate) fn pairs_of(units: usize) -> usize {
     // One of the factors is even.
@@ -84,6 +87,15 @@ impl Part {
             }
         }
         parts
+    }
+
+    /// The first units, some at a time. What is in rows of second units is read by cache lines if the first units of a block are next to each other
+    /// in them.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let Range { start, end } = self.firsts;
+        (start..end)
+            .step_by(BLOCK)
+            .map(move |first| first..end.min(first + BLOCK))
     }
 
     /// The place of a pair among the part's.

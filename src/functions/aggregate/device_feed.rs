@@ -103,10 +103,16 @@ impl<M: PairMatrix> PairFeed for DeviceFeed<M> {
             numbers.push(row);
         }
         if let Some(marked) = marked
-            && !marked.rows.is_empty()
+            && !marked.parts.is_empty()
         {
             let send = |workers: &Workers<'_>| {
-                M::send_resident(self.shape, self.options, &self.device, marked.rows, workers)
+                M::send_resident(
+                    self.shape,
+                    self.options,
+                    &self.device,
+                    marked.parts,
+                    workers,
+                )
             };
             counted(self.name, interrupt::with_workers(send))?;
         }

@@ -1,6 +1,6 @@
 //! `grm(call_genotype [, population])`: genomic relationship matrices.
 
-use std::mem::take;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StructArray};
@@ -15,8 +15,8 @@ use super::pair_names::pair_names;
 use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::sample_pairs::size_of_pair;
-use crate::counts::Workers;
-use crate::counts::pairs::{Forms, Relationship, pairs_of};
+use crate::counts::pairs::{Forms, GrmPair, Relationship, pairs_of};
+use crate::counts::{Setter, Unset, Workers};
 use crate::functions::interrupt;
 
 /// `grm`.
@@ -46,52 +46,40 @@ fn item() -> Field {
     Field::new_list_field(DataType::Struct(fields()), false)
 }
 
-/// The columns of one group's pairs, or of those of some rows of the triangle.
+/// Rows of the triangle that a thread fills at a time.
+const ROWS: usize = 16;
+
+/// The columns of the pairs of some rows of the triangle.
 struct Columns<'a> {
-    gcta: &'a mut [f64],
-    vanraden: &'a mut [f64],
-    sites: &'a mut [i64],
+    gcta: Setter<'a, f64>,
+    vanraden: Setter<'a, f64>,
+    sites: Setter<'a, i64>,
 }
 
-/// Rows of the triangle that a thread fills at a time.
-const ROWS: usize = 64;
-
 impl Columns<'_> {
-    /// Sets the values of all pairs.
-    fn fill(self, group: &Relationship, samples: usize) -> Result<()> {
-        let Self {
-            mut gcta,
-            mut vanraden,
-            mut sites,
-        } = self;
-        let mut parts = vec![];
-        for first in (0..samples).step_by(ROWS) {
-            let rows = first..samples.min(first + ROWS);
-            let pairs = rows.clone().map(|row| row + 1).sum();
-            let (part, rest) = take(&mut gcta).split_at_mut(pairs);
-            let (of_vanraden, rest_of_vanraden) = take(&mut vanraden).split_at_mut(pairs);
-            let (of_sites, rest_of_sites) = take(&mut sites).split_at_mut(pairs);
-            (gcta, vanraden, sites) = (rest, rest_of_vanraden, rest_of_sites);
-            let part = Columns {
-                gcta: part,
-                vanraden: of_vanraden,
-                sites: of_sites,
-            };
-            parts.push((rows, part));
-        }
-        let fill = |workers: &Workers<'_>| {
-            workers.each(parts, |(rows, part)| {
-                let numbers = part.gcta.iter_mut().zip(part.vanraden).zip(part.sites);
-                let pairs = rows.flat_map(|i| (0..=i).map(move |j| (i, j)));
-                for (((gcta, vanraden), sites), (i, j)) in numbers.zip(pairs) {
-                    if let Some(pair) = group.grm(j, i) {
-                        (*gcta, *vanraden, *sites) = (pair.gcta, pair.vanraden, pair.sites);
-                    }
-                }
-                Ok(())
-            })
+    /// Sets the values of the pairs of `rows`.
+    fn fill(mut self, group: &Relationship, rows: Range<usize>) {
+        // The sums of a column of the triangle are next to each other, so they are read column by column.
+        let none = GrmPair {
+            gcta: 0.0,
+            vanraden: 0.0,
+            sites: 0,
         };
-        counted(NAME, interrupt::with_workers(fill))
+        let mut pairs = vec![none; rows.len() * rows.end];
+        for j in 0..rows.end {
+            for i in rows.start.max(j)..rows.end {
+                if let Some(pair) = group.grm(j, i) {
+                    pairs[(i - rows.start) * rows.end + j] = pair;
+                }
+            }
+        }
+        for (i, pairs) in rows.clone().zip(pairs.chunks(rows.end.max(1))) {
+            for pair in &pairs[..=i] {
+                self.gcta.push(pair.gcta);
+                self.vanraden.push(pair.vanraden);
+                self.sites.push(pair.sites);
+            }
+        }
     }
 }
 
@@ -111,17 +99,42 @@ impl PairValue for Relationships {
     ) -> Result<ArrayRef> {
         let (number, samples) = (groups.len(), self.ids.len());
         let total = self.pairs().saturating_mul(number);
-        let (mut gcta, mut vanraden) = (vec![0.0; total], vec![0.0; total]);
-        let mut sites = vec![0; total];
-        for (at, group) in groups.enumerate() {
-            let pairs = at * self.pairs()..(at + 1) * self.pairs();
-            let columns = Columns {
-                gcta: gcta.get_mut(pairs.clone()).unwrap_or_default(),
-                vanraden: vanraden.get_mut(pairs.clone()).unwrap_or_default(),
-                sites: sites.get_mut(pairs).unwrap_or_default(),
+        let unset = |what| counted(NAME, Unset::try_new(total, what));
+        let (mut gcta, mut vanraden) = (unset("relationships")?, unset("relationships")?);
+        let mut sites = counted(NAME, Unset::try_new(total, "sites of pairs"))?;
+        // Rows of the triangle of each group.
+        let parts = || {
+            (0..samples)
+                .step_by(ROWS)
+                .map(|first| first..samples.min(first + ROWS))
+        };
+        let lens = || (0..number).flat_map(|_| parts().map(|rows| rows.map(|row| row + 1).sum()));
+        let columns = gcta
+            .setters(lens())
+            .into_iter()
+            .zip(vanraden.setters(lens()));
+        let mut columns = columns.zip(sites.setters(lens()));
+        for group in groups {
+            let group = group?;
+            let jobs = parts().zip(columns.by_ref());
+            let fill = |workers: &Workers<'_>| {
+                workers.each(
+                    jobs.collect::<Vec<_>>(),
+                    |(rows, ((gcta, vanraden), sites))| {
+                        let columns = Columns {
+                            gcta,
+                            vanraden,
+                            sites,
+                        };
+                        columns.fill(&group, rows);
+                        Ok(())
+                    },
+                )
             };
-            columns.fill(group?.as_ref(), samples)?;
+            counted(NAME, interrupt::with_workers(fill))?;
         }
+        drop(columns);
+        let (gcta, vanraden, sites) = (gcta.finish(), vanraden.finish(), sites.finish());
         // A pair has values where it has sites.
         let defined = BooleanBuffer::collect_bool(total, |at| sites[at] > 0);
         let defined = NullBuffer::new(defined);

@@ -1,19 +1,17 @@
 //! [`MarkedRows`]: the rows of a batch that have stayed on a device.
 
-use std::sync::Arc;
-
 use datafusion::common::{Result, internal_err};
 
-use crate::counts::{ChunkKey, ResidentPlanes, ResidentRow, ResidentRows, RowMark};
+use crate::counts::{ChunkKey, ResidentPart, ResidentPlanes, ResidentRow, RowMark};
 
 /// The rows, as marks are found.
 pub(crate) struct MarkedRows<'a> {
     /// The function's SQL name.
     name: &'static str,
     planes: &'a ResidentPlanes,
-    /// The chunk of the last one.
-    chunk: Option<(ChunkKey, Arc<dyn ResidentRows>)>,
-    pub(crate) rows: Vec<ResidentRow>,
+    /// The chunk and the set of the last part.
+    last: Option<(ChunkKey, u32)>,
+    pub(crate) parts: Vec<ResidentPart>,
 }
 
 impl<'a> MarkedRows<'a> {
@@ -22,8 +20,8 @@ impl<'a> MarkedRows<'a> {
         Self {
             name,
             planes,
-            chunk: None,
-            rows: vec![],
+            last: None,
+            parts: vec![],
         }
     }
 
@@ -35,22 +33,25 @@ impl<'a> MarkedRows<'a> {
         let Some(mark) = RowMark::of(words) else {
             return Ok(false);
         };
-        let rows = match &self.chunk {
-            Some((key, rows)) if *key == mark.chunk => Arc::clone(rows),
-            _ => {
-                let Some(rows) = self.planes.get(mark.chunk) else {
-                    return internal_err!("{}: a row that stayed on a GPU is gone", self.name);
-                };
-                self.chunk = Some((mark.chunk, Arc::clone(&rows)));
-                rows
-            }
-        };
-        self.rows.push(ResidentRow {
-            rows,
-            set: mark.set,
-            row: mark.row,
-            ones: mark.ones,
-        });
+        let of = (mark.chunk, mark.set);
+        if self.last != Some(of) {
+            let Some(chunk) = self.planes.get(mark.chunk) else {
+                return internal_err!("{}: a row that stayed on a GPU is gone", self.name);
+            };
+            self.last = Some(of);
+            self.parts.push(ResidentPart {
+                chunk,
+                set: mark.set,
+                rows: vec![],
+            });
+        }
+        if let Some(part) = self.parts.last_mut() {
+            part.rows.push(ResidentRow {
+                row: mark.row,
+                ones: mark.ones,
+                is_inverted: false,
+            });
+        }
         Ok(true)
     }
 }

@@ -3,7 +3,6 @@
 //! There may be millions of pairs, so ids are not copied one by one: those of the pairs of one first sample are next to each other in the text of
 //! all ids. Several threads copy them.
 
-use std::mem::take;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use datafusion::common::{Result, exec_err};
 
 use super::count_errors::counted;
-use crate::counts::Workers;
+use crate::counts::{Setter, Unset, Workers};
 use crate::functions::interrupt;
 
 /// Runs of pairs that a thread copies at a time.
@@ -104,34 +103,38 @@ fn side(function: &'static str, ids: &Ids, runs: &[Run], side: Side) -> Result<A
             i32::MAX
         );
     };
-    let (mut text, mut offsets) = (vec![0u8; bytes], vec![0i32; pairs + 1]);
-    if let Some(last) = offsets.last_mut() {
-        *last = end;
-    }
-    let mut parts = vec![];
-    let (mut all_text, mut all_offsets, mut begin) = (&mut text[..], &mut offsets[..], 0);
-    for runs in runs.chunks(RUNS) {
-        let bytes = runs.iter().map(|run| side.bytes(ids, run)).sum();
-        let pairs = runs.iter().map(|(_, seconds)| seconds.len()).sum();
-        let (text, rest_of_text) = take(&mut all_text).split_at_mut(bytes);
-        let (offsets, rest_of_offsets) = take(&mut all_offsets).split_at_mut(pairs);
-        (all_text, all_offsets) = (rest_of_text, rest_of_offsets);
-        parts.push((runs, begin, text, offsets));
-        begin += bytes;
-    }
-    let copy = |workers: &Workers<'_>| {
-        workers.each(parts, |(runs, mut begin, mut text, mut offsets)| {
-            for run in runs {
-                let (of_run, rest_of_text) = take(&mut text).split_at_mut(side.bytes(ids, run));
-                let (ends, rest) = take(&mut offsets).split_at_mut(run.1.len());
-                side.set(ids, run, begin, of_run, ends);
-                begin += of_run.len();
-                (text, offsets) = (rest_of_text, rest);
+    let set = |workers: &Workers<'_>| {
+        let mut text = Unset::try_new(bytes, "bytes of sample ids")?;
+        let mut offsets = Unset::try_new(pairs + 1, "sample ids")?;
+        let parts: Vec<_> = runs.chunks(RUNS).collect();
+        let text_of = |runs: &&[Run]| runs.iter().map(|run| side.bytes(ids, run)).sum();
+        let pairs_of = |runs: &&[Run]| runs.iter().map(|(_, seconds)| seconds.len()).sum();
+        let begins = parts.iter().scan(0, |end, runs| {
+            let begin = *end;
+            *end += text_of(runs);
+            Some(begin)
+        });
+        let of_text = text.setters(parts.iter().map(text_of));
+        // The last offset is the end of the text.
+        let mut of_offsets = offsets.setters(parts.iter().map(pairs_of).chain([1]));
+        if let Some(mut last) = of_offsets.pop() {
+            last.push(end);
+        }
+        let jobs = parts
+            .iter()
+            .zip(begins)
+            .zip(of_text.into_iter().zip(of_offsets));
+        workers.each(jobs, |((runs, begin), (mut text, mut offsets))| {
+            let mut begin = begin;
+            for run in *runs {
+                side.set(ids, run, begin, &mut text, &mut offsets);
+                begin += side.bytes(ids, run);
             }
             Ok(())
-        })
+        })?;
+        Ok((text.finish(), offsets.finish()))
     };
-    counted(function, interrupt::with_workers(copy))?;
+    let (text, offsets) = counted(function, interrupt::with_workers(set))?;
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
     // SAFETY: the text is made of whole ids, and each offset is where one begins or ends; the last is the end of the text.
     Ok(Arc::new(unsafe {
@@ -141,27 +144,31 @@ fn side(function: &'static str, ids: &Ids, runs: &[Run], side: Side) -> Result<A
 
 impl Side {
     /// Sets the text of a run and the offset of each of its ids; the text is at `begin` in the column. All offsets fit.
-    fn set(self, ids: &Ids, run: &Run, begin: usize, text: &mut [u8], offsets: &mut [i32]) {
+    fn set(
+        self,
+        ids: &Ids,
+        run: &Run,
+        begin: usize,
+        text: &mut Setter<'_, u8>,
+        offsets: &mut Setter<'_, i32>,
+    ) {
         let (first, seconds) = run;
         match self {
             Self::First => {
                 let id = ids.text.get(ids.of(&(*first..first + 1)));
                 let id = id.unwrap_or_default();
-                for (at, offset) in offsets.iter_mut().enumerate() {
-                    *offset = (begin + at * id.len()) as i32;
-                }
-                if !id.is_empty() {
-                    let copies = text.chunks_exact_mut(id.len());
-                    copies.for_each(|copy| copy.copy_from_slice(id));
+                for at in 0..seconds.len() {
+                    offsets.push((begin + at * id.len()) as i32);
+                    text.extend_from_slice(id);
                 }
             }
             Self::Second => {
                 let from = ids.of(seconds);
                 let begins = ids.begins.get(seconds.clone()).unwrap_or_default();
-                for (offset, at) in offsets.iter_mut().zip(begins) {
-                    *offset = (begin + at - from.start) as i32;
+                for at in begins {
+                    offsets.push((begin + at - from.start) as i32);
                 }
-                text.copy_from_slice(ids.text.get(from).unwrap_or_default());
+                text.extend_from_slice(ids.text.get(from).unwrap_or_default());
             }
         }
     }

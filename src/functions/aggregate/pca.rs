@@ -39,6 +39,8 @@ struct Found {
 }
 
 const NAME: &str = "pca";
+/// Rows of the matrix that a thread fills at a time.
+const ROWS: usize = 16;
 /// Scaling by 1 / √(2p(1 − p)).
 const PATTERSON: &str = "patterson";
 /// Centring alone.
@@ -92,15 +94,21 @@ impl Components {
         let mut matrix = vec![0.0; samples * samples];
         let is_undefined = AtomicBool::new(false);
         let fill = |workers: &Workers<'_>| {
-            workers.each(matrix.chunks_mut(samples).enumerate(), |(i, row)| {
-                for (j, value) in row.iter_mut().enumerate().take(i + 1) {
-                    let covariance = match self.forms {
-                        Forms::Covariance => group.covariance(j, i),
-                        _ => Some(group.gcta_over_rows(j, i)),
-                    };
-                    match covariance {
-                        Some(covariance) => *value = covariance,
-                        None => is_undefined.store(true, Ordering::Relaxed),
+            let parts = matrix.chunks_mut(samples.saturating_mul(ROWS).max(1));
+            let parts = parts.zip((0..).step_by(ROWS));
+            workers.each(parts, |(part, first)| {
+                // The sums of a column of the triangle are next to each other, so they are read column by column.
+                let end = samples.min(first + ROWS);
+                for j in 0..end {
+                    for i in first.max(j)..end {
+                        let covariance = match self.forms {
+                            Forms::Covariance => group.covariance(j, i),
+                            _ => Some(group.gcta_over_rows(j, i)),
+                        };
+                        match covariance {
+                            Some(covariance) => part[(i - first) * samples + j] = covariance,
+                            None => is_undefined.store(true, Ordering::Relaxed),
+                        }
                     }
                 }
                 Ok(())

@@ -44,6 +44,11 @@ impl SpinBarrier {
         self.threads.store(threads, Ordering::Release);
     }
 
+    /// The number of threads, once it is set.
+    pub(super) fn threads(&self) -> usize {
+        self.threads.load(Ordering::Acquire)
+    }
+
     /// For as long as a thread uses the barrier.
     pub(super) fn guard(&self) -> Guard<'_> {
         Guard(self)

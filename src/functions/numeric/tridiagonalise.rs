@@ -1,10 +1,12 @@
 //! Reduces a symmetric matrix to tridiagonal form by Householder's reflections, with several threads.
 //!
 //! Each pass over the rest of the matrix applies one reflection and multiplies by the next. Rows are divided into [`PARTS`] parts, and the sums
-//! of a part are added to those of the parts before it, so the bits do not depend on the number of threads. Passes are short, so threads are started
-//! once and wait for each other at a [`SpinBarrier`].
+//! of a part are added to those of the parts before it, by each thread for some columns, so the bits do not depend on the number of threads. Passes are
+//! short, so threads are started once and wait for each other at a [`SpinBarrier`].
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, Builder};
 
 use parking_lot::{Mutex, RwLock};
@@ -50,6 +52,59 @@ struct Passed {
     product: Vec<f64>,
 }
 
+/// Numbers that threads write and read in turns, between which they wait for each other.
+struct Numbers(Vec<AtomicU64>);
+
+impl Numbers {
+    fn new(len: usize) -> Self {
+        Self((0..len).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn set(&self, first: usize, numbers: &[f64]) {
+        for (to, number) in self.0.iter().skip(first).zip(numbers) {
+            to.store(number.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    fn get(&self, range: Range<usize>) -> impl Iterator<Item = f64> + '_ {
+        let numbers = self.0.get(range).unwrap_or_default().iter();
+        numbers.map(|number| f64::from_bits(number.load(Ordering::Relaxed)))
+    }
+}
+
+/// The products of a pass.
+struct Products {
+    n: usize,
+    /// That of each part, one after the other.
+    of_parts: Numbers,
+    /// Their sum.
+    sum: Numbers,
+}
+
+impl Products {
+    fn new(n: usize) -> Self {
+        Self {
+            n,
+            of_parts: Numbers::new(n.saturating_mul(PARTS)),
+            sum: Numbers::new(n),
+        }
+    }
+
+    /// Adds up the parts of the columns of one of `threads` threads, of `len` columns.
+    fn add_up(&self, thread: usize, threads: usize, len: usize) {
+        let range = len * thread / threads.max(1)..len * (thread + 1) / threads.max(1);
+        let mut sum = vec![0.0; range.len()];
+        for part in 0..PARTS {
+            let at = part * self.n;
+            let of_part = self.of_parts.get(at + range.start..at + range.end);
+            for (sum, product) in sum.iter_mut().zip(of_part) {
+                *sum += product;
+            }
+        }
+        self.sum.set(range.start, &sum);
+    }
+}
+
 /// Rows of a part: the number of each, and its elements up to the diagonal.
 type Rows<'a> = Vec<(usize, &'a mut [f64])>;
 
@@ -74,6 +129,7 @@ pub(super) fn tridiagonalise(
         });
     }
     let passed: Vec<_> = passed.into_iter().map(Mutex::new).collect();
+    let products = Products::new(n);
     let (pass, barrier) = (RwLock::new(Pass::default()), SpinBarrier::new());
     let threads = match n >= FEWEST_ROWS {
         true => workers.threads().min(PARTS),
@@ -87,7 +143,12 @@ pub(super) fn tridiagonalise(
             let passed = &mut passed[*part].lock();
             let pass = &*pass;
             Level::detect().run(Advance { rows, pass, passed });
+            products.of_parts.set(*part * n, &passed.product);
         }
+    };
+    let add_up = |thread: usize| {
+        let len = pass.read().next.len();
+        products.add_up(thread, barrier.threads(), len);
     };
     thread::scope(|scope| {
         let _guard = barrier.guard();
@@ -97,12 +158,16 @@ pub(super) fn tridiagonalise(
             let of_thread = Mutex::new(Some(parts.split_off(first)));
             let shared = Arc::new(of_thread);
             let theirs = Arc::clone(&shared);
-            let (pass, barrier, advance) = (&pass, &barrier, &advance);
+            let (pass, barrier, advance, add_up) = (&pass, &barrier, &advance, &add_up);
             let run = move || {
                 let _guard = barrier.guard();
                 let mut parts = theirs.lock().take().unwrap_or_default();
                 while barrier.wait() && !pass.read().has_ended {
                     advance(&mut parts);
+                    if !barrier.wait() {
+                        break;
+                    }
+                    add_up(thread);
                     barrier.wait();
                 }
             };
@@ -117,9 +182,13 @@ pub(super) fn tridiagonalise(
             }
         }
         barrier.set_threads(others + 1);
-        let reduced = reduce(n, &pass, &passed, workers, || {
-            barrier.wait() && {
+        let reduced = reduce(n, &pass, &passed, &products, workers, || {
+            let advanced = barrier.wait() && {
                 advance(&mut parts);
+                barrier.wait()
+            };
+            advanced && {
+                add_up(0);
                 barrier.wait()
             }
         });
@@ -134,6 +203,7 @@ fn reduce(
     n: usize,
     pass: &RwLock<Pass>,
     passed: &[Mutex<Passed>],
+    products: &Products,
     workers: &Workers<'_>,
     mut run_pass: impl FnMut() -> bool,
 ) -> Result<Tridiagonal, CountError> {
@@ -168,10 +238,7 @@ fn reduce(
             return Err(CountError::Stopped);
         }
         let mut pass = pass.write();
-        let mut product = vec![0.0; n - k - 1];
-        for passed in passed {
-            add_times(&mut product, 1.0, &passed.lock().product);
-        }
+        let mut product: Vec<f64> = products.sum.get(0..n - k - 1).collect();
         let next = std::mem::take(&mut pass.next);
         product.iter_mut().for_each(|x| *x *= factor);
         let half = factor / 2.0 * dot(&product, &next);

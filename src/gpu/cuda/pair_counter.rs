@@ -14,7 +14,7 @@ use super::pair_rows::{self, RowBuffer, RowSink, add_resident, add_rows};
 use super::pair_stream::{Fetched, PairStream, Staging, of_device};
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::SetRows;
-use crate::counts::{CountError, ResidentRow, Workers};
+use crate::counts::{CountError, ResidentPart, Workers};
 use crate::gpu::abi;
 use crate::gpu::error::GpuError;
 
@@ -115,11 +115,10 @@ impl PairCounter {
     /// Those of the device.
     pub fn add_resident(
         &self,
-        rows: &[ResidentRow],
+        parts: &[ResidentPart],
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        let rows: Vec<_> = rows.iter().map(|row| (row, false)).collect();
-        add_resident(&self.0, &rows, &[], workers)
+        add_resident(&self.0, parts, &[], workers)
     }
 
     /// Enqueues the counting of all rows.

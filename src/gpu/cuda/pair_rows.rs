@@ -17,7 +17,7 @@ use super::pair_counter::THREADS;
 use super::pair_stream::{POLL, PairStream, STAGING_BYTES, of_device};
 use super::resident::ChunkOnDevice;
 use crate::counts::pairs::SetRows;
-use crate::counts::{CountError, ResidentRow, ResidentRows, Workers};
+use crate::counts::{CountError, ResidentPart, ResidentRows, Workers};
 use crate::gpu::abi;
 use crate::gpu::error::GpuError;
 
@@ -45,22 +45,22 @@ pub(super) struct StagedRows {
     classes: Vec<u32>,
 }
 
-/// A row that is on the device, and whether the copies that have the reference are counted instead of the others.
-pub(super) type ResidentPlane<'a> = (&'a ResidentRow, bool);
-
-/// The addresses of rows that are on the device, in page-locked memory.
+/// Addresses of rows that are on the device, in page-locked memory.
 #[derive(Debug)]
 pub(super) struct StagedAddresses {
     memory: Pinned,
-    rows: usize,
-    /// The class of each, if they have classes.
+    /// The addresses of rows that were not copied.
+    rows: Range<usize>,
+    /// The class of each of these, if they have classes.
     classes: Vec<u32>,
     /// The chunks that they are in.
     chunks: Vec<Arc<dyn ResidentRows>>,
 }
 
-/// Rows of a [`StagedAddresses`].
-const ADDRESSES: usize = 1 << 13;
+/// Addresses in page-locked memory.
+const ADDRESSES: usize = STAGING_BYTES / size_of::<u64>();
+/// Rows that are copied at a time.
+const COPIED_ROWS: usize = 1 << 13;
 
 /// Rows in device memory.
 #[derive(Debug)]
@@ -187,102 +187,127 @@ pub(super) fn add_rows<S: RowSink>(
 /// Those of the device, and [`CountError::Stopped`].
 pub(super) fn add_resident<S: RowSink>(
     sink: &Mutex<S>,
-    rows: &[ResidentPlane<'_>],
-    classes: &[u32],
+    parts: &[ResidentPart],
+    mut classes: &[u32],
     workers: &Workers<'_>,
 ) -> Result<(), CountError> {
-    let width = sink.lock().buffer().row_words;
-    let mut begin = 0;
-    while begin < rows.len() {
-        let mut staged = loop {
-            let staged = staging_addresses(&mut *sink.lock()).map_err(of_device)?;
-            match staged {
-                Some(staged) => break staged,
-                None => {
-                    workers.check()?;
-                    thread::sleep(POLL);
-                }
+    let row_bytes = sink.lock().buffer().row_bytes();
+    for part in parts {
+        let mut left = part.rows.as_slice();
+        let first = first_row(part, row_bytes).map_err(of_device)?;
+        while !left.is_empty() {
+            let mut staged = staging_addresses(sink, workers)?;
+            let room = (COPIED_ROWS - staged.rows.len()).min(ADDRESSES - staged.rows.end);
+            let (some, rest) = left.split_at(left.len().min(room));
+            let bytes = staged.memory.bytes_mut(STAGING_BYTES);
+            // Page-locked memory begins with a page.
+            let addresses: &mut [u64] = bytemuck::cast_slice_mut(bytes);
+            let addresses = addresses.get_mut(staged.rows.end..).unwrap_or_default();
+            for (to, row) in addresses.iter_mut().zip(some) {
+                let at = first + u64::from(row.row) * row_bytes as u64;
+                *to = at | u64::from(row.is_inverted);
             }
-        };
-        let range = begin
-            ..rows
-                .len()
-                .min(begin + ADDRESSES.saturating_sub(staged.rows).max(1));
-        let bytes = staged.memory.bytes_mut(ADDRESSES * size_of::<u64>());
-        // Page-locked memory begins with a page.
-        let addresses: &mut [u64] = bytemuck::cast_slice_mut(bytes);
-        let addresses = addresses.get_mut(staged.rows..).unwrap_or_default();
-        for (to, (row, inverted)) in addresses.iter_mut().zip(&rows[range.clone()]) {
-            *to = address(row, width).map_err(of_device)? | u64::from(*inverted);
-            if !staged
+            staged.rows.end += some.len();
+            let (of_some, of_rest) = classes.split_at(some.len().min(classes.len()));
+            staged.classes.extend_from_slice(of_some);
+            let is_held = staged
                 .chunks
                 .last()
-                .is_some_and(|last| Arc::ptr_eq(last, &row.rows))
-            {
-                staged.chunks.push(Arc::clone(&row.rows));
+                .is_some_and(|last| Arc::ptr_eq(last, &part.chunk));
+            if !is_held {
+                staged.chunks.push(Arc::clone(&part.chunk));
             }
-        }
-        staged.rows += range.len();
-        let classes = classes.get(range.clone()).unwrap_or_default();
-        staged.classes.extend_from_slice(classes);
-        begin = range.end;
-        let mut sink = sink.lock();
-        match staged.rows >= ADDRESSES {
-            true => append_resident(&mut *sink, staged).map_err(of_device)?,
-            false => sink.buffer().staged_addresses.push(staged),
+            (left, classes) = (rest, of_rest);
+            let mut sink = sink.lock();
+            if staged.rows.len() >= COPIED_ROWS || staged.rows.end >= ADDRESSES {
+                staged = append_resident(&mut *sink, staged).map_err(of_device)?;
+            }
+            match staged.rows.end >= ADDRESSES {
+                true => sink.stream().give_back(staged.memory).map_err(of_device)?,
+                false => sink.buffer().staged_addresses.push(staged),
+            }
         }
     }
     Ok(())
 }
 
-/// Where the words of a row are.
-fn address(row: &ResidentRow, width: usize) -> Result<u64, GpuError> {
-    let chunk: &dyn Any = &*row.rows;
-    match chunk.downcast_ref::<ChunkOnDevice>() {
-        Some(chunk) => chunk.address(row.set as usize, row.row as usize, width),
-        None => Err("a row is not on a GPU".into()),
+/// The address of the first row of a part's chunk.
+///
+/// # Errors
+/// If the chunk does not have all rows of the part, of so many bytes.
+fn first_row(part: &ResidentPart, row_bytes: usize) -> Result<u64, GpuError> {
+    let chunk: &dyn Any = &*part.chunk;
+    let chunk = chunk.downcast_ref::<ChunkOnDevice>();
+    let rows = chunk.and_then(|chunk| chunk.rows(part.set as usize, row_bytes / size_of::<u64>()));
+    let has_all = |rows: usize| part.rows.iter().all(|row| (row.row as usize) < rows);
+    match rows {
+        Some((at, rows)) if has_all(rows) => Ok(at),
+        _ => Err(format!("set {} of a chunk on a GPU has no such rows", part.set).into()),
     }
 }
 
-/// Page-locked memory with room for an address; `None` while all of it is in use.
-fn staging_addresses<S: RowSink>(sink: &mut S) -> Result<Option<StagedAddresses>, GpuError> {
-    if let Some(staged) = sink.buffer().staged_addresses.pop() {
-        return Ok(Some(staged));
+/// Page-locked memory with room for addresses, once there is some.
+fn staging_addresses<S: RowSink>(
+    sink: &Mutex<S>,
+    workers: &Workers<'_>,
+) -> Result<StagedAddresses, CountError> {
+    loop {
+        {
+            let mut sink = sink.lock();
+            if let Some(staged) = sink.buffer().staged_addresses.pop() {
+                return Ok(staged);
+            }
+            let memory = sink.stream().staging(STAGING_BYTES).map_err(of_device)?;
+            if let Some(memory) = memory {
+                return Ok(StagedAddresses {
+                    memory,
+                    rows: 0..0,
+                    classes: vec![],
+                    chunks: vec![],
+                });
+            }
+        }
+        workers.check()?;
+        thread::sleep(POLL);
     }
-    let memory = sink.stream().staging(ADDRESSES * size_of::<u64>())?;
-    Ok(memory.map(|memory| StagedAddresses {
-        memory,
-        rows: 0,
-        classes: vec![],
-        chunks: vec![],
-    }))
 }
 
-/// Copies rows that are on the device to the buffer, and flushes it whenever it is full.
-fn append_resident<S: RowSink>(sink: &mut S, staged: StagedAddresses) -> Result<(), GpuError> {
+/// Copies the rows of addresses to the buffer, and flushes it whenever it is full.
+fn append_resident<S: RowSink>(
+    sink: &mut S,
+    mut staged: StagedAddresses,
+) -> Result<StagedAddresses, GpuError> {
     sink.stream().device.bind()?;
     let appended = copy_resident(sink, &staged);
-    let given_back = sink.stream().give_back_with(staged.memory, staged.chunks);
-    appended.and(given_back)
+    let held = sink.stream().hold(std::mem::take(&mut staged.chunks));
+    if let Err(error) = appended.and(held) {
+        // The device may still read it.
+        std::mem::forget(staged);
+        return Err(error);
+    }
+    staged.rows.start = staged.rows.end;
+    staged.classes.clear();
+    Ok(staged)
 }
 
 fn copy_resident<S: RowSink>(sink: &mut S, staged: &StagedAddresses) -> Result<(), GpuError> {
-    let bytes = ADDRESSES * size_of::<u64>();
+    let bytes = COPIED_ROWS * size_of::<u64>();
     let addresses = sink.buffer().addresses.ensure("addresses of rows", bytes)?;
-    let filled = 0..staged.rows * size_of::<u64>();
+    let at = |row: usize| row * size_of::<u64>();
+    let filled = at(staged.rows.start)..at(staged.rows.end);
     // SAFETY: the buffer has room; kernels that read what was in it are before this on the stream.
     unsafe {
         sink.stream()
             .enqueue_copy(addresses, &staged.memory, filled)
     }?;
     let mut from = 0;
-    while from < staged.rows {
+    while from < staged.rows.len() {
         let buffer = sink.buffer();
         let room = buffer.capacity.saturating_sub(buffer.filled).max(1);
-        let rows: Range<usize> = from..staged.rows.min(from + room);
+        let rows: Range<usize> = from..staged.rows.len().min(from + room);
         // Casts of numbers that the layout has checked, or that are smaller.
         let job = abi::CopiedRows {
-            from: addresses + (rows.start * size_of::<u64>()) as u64,
+            from: addresses + at(rows.start) as u64,
             to: buffer.address() + (buffer.filled * buffer.row_bytes()) as u64,
             n_rows: rows.len() as u32,
             width: buffer.row_words as u32,
@@ -296,7 +321,7 @@ fn copy_resident<S: RowSink>(sink: &mut S, staged: &StagedAddresses) -> Result<(
         let kernel = sink.stream().device.pair_kernels()?.copy_rows;
         let warps = THREADS / 32;
         let blocks = job.n_rows.div_ceil(warps);
-        // SAFETY: the buffer has room for its capacity; the rows are in memory that is held until an event has passed, see `give_back_with`,
+        // SAFETY: the buffer has room for its capacity; the rows are in memory that is held until an event has passed, see `hold`,
         // and were written before their chunk was returned.
         unsafe { sink.stream().launch(kernel, blocks, THREADS, 0, &job) }?;
         if is_full {
@@ -317,7 +342,8 @@ pub(super) fn finish<S: RowSink>(sink: &mut S) -> Result<(), GpuError> {
         append(sink, staged)?;
     }
     while let Some(staged) = sink.buffer().staged_addresses.pop() {
-        append_resident(sink, staged)?;
+        let staged = append_resident(sink, staged)?;
+        sink.stream().give_back(staged.memory)?;
     }
     sink.flush()
 }

@@ -30,11 +30,12 @@ pub type Staging = Mutex<Vec<Pinned>>;
 /// How many of a stream's are in use at most, and how many are kept.
 const MOST_STAGED: usize = 32;
 
-/// Page-locked memory of which copies were enqueued.
+/// What the device reads.
 #[derive(Debug)]
 struct Copied {
-    memory: Pinned,
-    /// What the device reads, beside that memory, until then.
+    /// Page-locked memory of which copies were enqueued.
+    memory: Option<Pinned>,
+    /// Rows on the device.
     _held: Vec<Arc<dyn ResidentRows>>,
     /// Passed once they are done.
     event: sys::CUevent,
@@ -84,6 +85,8 @@ pub(super) struct PairStream {
     events: Vec<sys::CUevent>,
     /// How much page-locked memory is being filled.
     filling: usize,
+    /// How much is copied from.
+    copying: usize,
     /// How much page-locked memory may be in use.
     most: usize,
     free: Arc<Staging>,
@@ -156,6 +159,7 @@ impl PairStream {
             copied: VecDeque::new(),
             events: vec![],
             filling: 0,
+            copying: 0,
             most: MOST_STAGED,
             free: Arc::clone(free),
             kernel_times: KernelTimes::default(),
@@ -178,20 +182,9 @@ impl PairStream {
             return Err(format!("GPU {} has failed", self.device.ordinal).into());
         }
         self.device.bind()?;
+        self.sweep()?;
         let mut memory = None;
-        while let Some((event, since)) = self.copied.front().map(|first| (first.event, first.since))
-        {
-            if !self.has_passed(event)? {
-                self.check_time(since)?;
-                break;
-            }
-            self.events.push(event);
-            let passed = self.copied.pop_front().map(|first| first.memory);
-            if let Some(before) = std::mem::replace(&mut memory, passed) {
-                self.free.lock().push(before);
-            }
-        }
-        let in_use = self.filling + self.copied.len();
+        let in_use = self.filling + self.copying;
         if memory.is_none() {
             if in_use >= self.most {
                 return Ok(None);
@@ -242,29 +235,34 @@ impl PairStream {
     /// # Errors
     /// The error of the driver; then the memory is not freed.
     pub(super) fn give_back(&mut self, memory: Pinned) -> Result<(), GpuError> {
-        self.give_back_with(memory, vec![])
+        self.filling = self.filling.saturating_sub(1);
+        self.copying += 1;
+        self.after_all(Some(memory), vec![])
     }
 
-    /// The same, of which rows were copied by kernels that read what is `held`.
+    /// Keeps rows on the device until everything that was enqueued has been done.
     ///
     /// # Errors
-    /// The error of the driver; then neither is freed.
-    pub(super) fn give_back_with(
+    /// The error of the driver; then they are not freed.
+    pub(super) fn hold(&mut self, rows: Vec<Arc<dyn ResidentRows>>) -> Result<(), GpuError> {
+        self.sweep()?;
+        self.after_all(None, rows)
+    }
+
+    fn after_all(
         &mut self,
-        memory: Pinned,
+        memory: Option<Pinned>,
         held: Vec<Arc<dyn ResidentRows>>,
     ) -> Result<(), GpuError> {
-        self.filling = self.filling.saturating_sub(1);
-        let event = match self.event() {
-            Ok(event) => event,
-            Err(error) => {
-                std::mem::forget((memory, held));
-                return Err(error);
-            }
-        };
-        // SAFETY: event and stream are this stream's.
-        match unsafe { result::event::record(event, self.stream) } {
-            Ok(()) => {
+        let recorded = self.event().and_then(|event| {
+            // SAFETY: event and stream are this stream's.
+            let recorded = unsafe { result::event::record(event, self.stream) };
+            recorded
+                .map_err(|error| self.failed(&error))
+                .map(|()| event)
+        });
+        match recorded {
+            Ok(event) => {
                 let since = Instant::now();
                 self.copied.push_back(Copied {
                     memory,
@@ -276,9 +274,25 @@ impl PairStream {
             }
             Err(error) => {
                 std::mem::forget((memory, held));
-                Err(self.failed(&error))
+                Err(error)
             }
         }
+    }
+
+    /// Drops what the device no longer reads; its page-locked memory is free for others.
+    fn sweep(&mut self) -> Result<(), GpuError> {
+        while let Some((event, since)) = self.copied.front().map(|first| (first.event, first.since))
+        {
+            if !self.has_passed(event)? {
+                return self.check_time(since);
+            }
+            self.events.push(event);
+            if let Some(memory) = self.copied.pop_front().and_then(|first| first.memory) {
+                self.copying = self.copying.saturating_sub(1);
+                self.free.lock().push(memory);
+            }
+        }
+        Ok(())
     }
 
     /// Copies bytes to the device, through page-locked memory.
@@ -543,7 +557,7 @@ impl PairStream {
             self.events.push(copied.event);
             let mut free = self.free.lock();
             if free.len() < MOST_STAGED {
-                free.push(copied.memory);
+                free.extend(copied.memory);
             }
         }
         // Memory of another device may have been freed.

@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use super::device::CudaDevice;
 use super::memory::DeviceBuffer;
 use crate::counts::ResidentRows;
-use crate::gpu::error::GpuError;
 
 /// The memory of a device.
 #[derive(Debug, Default)]
@@ -147,20 +146,12 @@ impl ChunkOnDevice {
         self.memory.device.ordinal
     }
 
-    /// The address of a row of a set, whose planes have `width` words.
-    ///
-    /// # Errors
-    /// If there is no such row.
-    pub fn address(&self, set: usize, row: usize, width: usize) -> Result<u64, GpuError> {
+    /// The address of the first row of a set, and the number of rows; `None` if its planes do not have `width` words.
+    pub fn rows(&self, set: usize, width: usize) -> Option<(u64, usize)> {
+        self.widths.get(set).filter(|of_set| **of_set == width)?;
         let before: usize = self.widths.iter().take(set).sum();
-        if row >= self.rows || self.widths.get(set) != Some(&width) {
-            return Err(format!(
-                "GPU {}: there is no row {row} of {width} words in set {set} of a chunk",
-                self.device()
-            )
-            .into());
-        }
-        let words = before * self.rows + row * width;
-        Ok(self.memory.address() + (self.at + words * size_of::<u64>()) as u64)
+        let words = before * self.rows;
+        let address = self.memory.address() + (self.at + words * size_of::<u64>()) as u64;
+        Some((address, self.rows))
     }
 }

@@ -18,7 +18,7 @@ use super::pair_stream::{Fetched, PairStream, Staging, of_device};
 use super::sorted_rows::SortedRows;
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::{ClassWeights, SetRows, WeightedSums};
-use crate::counts::{CountError, ResidentRow, Workers};
+use crate::counts::{CountError, ResidentPart, Workers};
 use crate::gpu::abi;
 use crate::gpu::error::GpuError;
 
@@ -126,15 +126,11 @@ impl WeightedPairs {
     /// Those of the device.
     pub fn add_resident(
         &self,
-        rows: &[(ResidentRow, bool)],
+        parts: &[ResidentPart],
         classes: &[u32],
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        let rows: Vec<_> = rows
-            .iter()
-            .map(|(row, inverted)| (row, *inverted))
-            .collect();
-        add_resident(&self.0, &rows, classes, workers)
+        add_resident(&self.0, parts, classes, workers)
     }
 
     /// Enqueues the adding of all rows.

@@ -12,6 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::source::VczSource;
 use crate::counts::ResidentPlanes;
+use crate::scan::options::Backend;
 
 /// The least rows of a scan for which a GPU is prepared before any is read.
 const FEWEST_ROWS: u64 = 1 << 13;
@@ -21,8 +22,9 @@ const FEWEST_ROWS: u64 = 1 << 13;
 pub struct ResidentPartitions(Vec<Arc<ResidentPlanes>>);
 
 impl ResidentPartitions {
-    /// Those of a scan, without chunks; `None` if `plan` is no scan, has few rows, or computes from the columns that it reads.
-    pub fn of_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<Self>> {
+    /// Those of a scan, without chunks; `None` if `plan` is no scan, computes from the columns that it reads, or, where a GPU is not demanded,
+    /// has few rows.
+    pub fn of_scan(plan: &Arc<dyn ExecutionPlan>, backend: Backend) -> Option<Arc<Self>> {
         let scan = plan.downcast_ref::<DataSourceExec>()?.data_source();
         let source = scan.downcast_ref::<VczSource>()?;
         let is_column = source.projection.iter().all(|of| of.expr.is::<Column>());
@@ -31,7 +33,8 @@ impl ResidentPartitions {
             sum.saturating_add(rows.end - rows.start)
         });
         let partitions = source.partitions.iter().map(|_| Arc::default());
-        (is_column && rows >= FEWEST_ROWS).then(|| Arc::new(Self(partitions.collect())))
+        let are_many = backend == Backend::Gpu || rows >= FEWEST_ROWS;
+        (is_column && are_many).then(|| Arc::new(Self(partitions.collect())))
     }
 
     /// The context in which to execute the scan.

@@ -241,6 +241,10 @@ impl Running {
                     if left.num_rows() > 0 && others.send(Ok(left)).await.is_err() {
                         break;
                     }
+                    if planes.is_some() {
+                        // Let the tasks run that read the next chunks.
+                        tokio::task::yield_now().await;
+                    }
                 }
                 resident.iter().for_each(|planes| planes.clear());
                 Ok(())
@@ -251,7 +255,8 @@ impl Running {
 
     /// Lets rows stay on the devices that decode them, if these count them.
     fn keep_rows(&mut self, device: &OnDevice) -> Result<Option<Arc<ResidentPartitions>>> {
-        let Some(partitions) = ResidentPartitions::of_scan(&self.input) else {
+        let settings = VczSettings::of(self.context.session_config().options());
+        let Some(partitions) = ResidentPartitions::of_scan(&self.input, settings.backend) else {
             return Ok(None);
         };
         let opens = || IndividualPairs::counts_resident(self.call.shape, (), device);
@@ -307,10 +312,10 @@ fn send(
     let mut marked = resident.map(|resident| MarkedRows::new(NAME, resident));
     let (rows, numbers) = views(&batch, shape.copies(), marked.as_mut())?;
     if let Some(marked) = marked
-        && !marked.rows.is_empty()
+        && !marked.parts.is_empty()
     {
         let send = |workers: &Workers<'_>| {
-            IndividualPairs::send_resident(shape, (), device, marked.rows, workers)
+            IndividualPairs::send_resident(shape, (), device, marked.parts, workers)
         };
         interrupt::with_workers(send).map_err(counted)?;
     }

@@ -9,6 +9,8 @@ use crate::functions::numeric::kinship::king;
 
 /// Pairs between two yields to other tasks. Tests have more turns.
 pub(super) const TURN: usize = if cfg!(test) { 1 << 4 } else { 1 << 18 };
+/// Threads look at the pairs of at most so many turns at a time, which bounds the memory of those that are related.
+const MOST_TURNS: usize = 4;
 /// Bytes of the counts of a pair: of complete biallelic calls, with missing ones, and with any others.
 pub(super) const PAIR_BYTES: [usize; 3] = [8, 20, 60];
 
@@ -135,7 +137,8 @@ impl Strip {
     /// Looks at the pairs of the next first samples, by all threads.
     fn find_related(&mut self, least: f64, workers: &Workers<'_>) -> Result<(), CountError> {
         let first = self.next[0].min(self.end);
-        let end = firsts_within(self.samples, first, TURN).end.min(self.end);
+        let turn = TURN.saturating_mul(workers.threads().min(MOST_TURNS));
+        let end = firsts_within(self.samples, first, turn).end.min(self.end);
         let is_related = |i: usize, j: usize| {
             king(self.pairs.king(i, j)).is_some_and(|kinship| kinship >= least)
         };
