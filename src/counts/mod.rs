@@ -1,5 +1,6 @@
 //! Counts alleles and genotypes: sample sets, count requests, the reference implementation and the fast one on the host. `pairs`: counts
-//! over pairs of haplotypes and of individuals. `sites`: over pairs of sites. `scans`: how far haplotypes are identical along a contig.
+//! over pairs of haplotypes and of individuals. `sites`: over pairs of sites. `scans`: how far haplotypes are identical along a contig. `resident`:
+//! rows of bit-planes that stay on a device.
 
 mod by_copy;
 mod bytes;

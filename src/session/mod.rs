@@ -26,7 +26,7 @@
 //!   FILTER in OVER as an argument.
 //! * `keys`: the keys of UNNEST and GROUP BY, which DataFusion gets wrong.
 //! * `repartition_rule`: one input for repartitioning where memory is bounded.
-//! * `pairs`: aggregates over pairs without GROUP BY, where `pairs_rule` says so; `pairs_memory`: plans of them refused. `interrupt`: such
+//! * `pairs`, `pairs_execution`: aggregates over pairs without GROUP BY, where `pairs_rule` says so; `pairs_memory`: plans of them refused. `interrupt`: such
 //!   aggregates use all threads and stop when their query is cancelled.
 //! * `table_sample`: TABLESAMPLE refused; `table_calls`: scans of table functions named by their arguments.
 //! * `message`: error messages for users; `field_words`: words of other tools that they explain.
@@ -66,6 +66,7 @@ mod message;
 mod notices;
 pub mod operators;
 mod pairs;
+mod pairs_execution;
 mod pairs_memory;
 mod pairs_rule;
 mod pass_through;

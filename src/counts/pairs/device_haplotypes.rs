@@ -8,7 +8,8 @@ use crate::counts::{CountError, Workers};
 use super::haplotypes::HaplotypePairs;
 use super::matrix::Shape;
 use super::matrix::zeros;
-use super::on_device::{OnDevice, RowKind, UnitCounts, Units};
+use super::on_device::{OnDevice, RowKind};
+use super::pair_device::{UnitCounts, Units};
 use super::triangle::{Divided, Part, pairs_of};
 
 impl HaplotypePairs {

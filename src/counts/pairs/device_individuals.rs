@@ -9,7 +9,8 @@ use super::individual_class::Class;
 use super::individual_rows::class;
 use super::individuals::IndividualPairs;
 use super::matrix::Shape;
-use super::on_device::{OnDevice, RowKind, UnitCounts, Units};
+use super::on_device::{OnDevice, RowKind};
+use super::pair_device::{UnitCounts, Units};
 use super::triangle::Divided;
 
 impl IndividualPairs {

@@ -6,7 +6,8 @@ use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, ResidentPart, Workers};
 
 use super::matrix::{Shape, add_all, more_rows};
-use super::on_device::{ClassWeights, OnDevice, WeightedSums};
+use super::on_device::OnDevice;
+use super::pair_device::{ClassWeights, WeightedSums};
 use super::relationship::Relationship;
 use super::weights::{Forms, covariance, grm};
 

@@ -7,7 +7,8 @@ use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, Lanes, Level, ResidentPart, Workers};
 
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
-use super::on_device::{OnDevice, Units};
+use super::on_device::OnDevice;
+use super::pair_device::Units;
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair};
 use super::rare::{Rare, RareByUnit, rare_plane, words_of};
 use super::transposed::Transposed;

@@ -16,7 +16,8 @@ use super::corrections::{Corrections, Missing};
 use super::diploids::{DISTANCE_BITS, fixed, quarters};
 use super::individual_class::SortedRows;
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
-use super::on_device::{OnDevice, Units};
+use super::on_device::OnDevice;
+use super::pair_device::Units;
 use super::triangle::{Divided, Part, pairs_of};
 
 /// Rows that are added at a time.

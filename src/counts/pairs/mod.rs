@@ -5,7 +5,7 @@
 //! * `rare`: rows of which few units carry an allele, for all of them. `read_rows`: rows as the last of them adds them.
 //! * `triangle`: parts of all pairs, which several threads add to. `transposed`: the bits of rows by copy. `products`: counts over all pairs, with the host's best instruction set.
 //!   `gemm`: exact sums of products of whole numbers.
-//! * `on_device`: counts that a device keeps, and [`PairDevice`], the trait of devices; `device_haplotypes`, `device_individuals`,
+//! * [`PairDevice`]: the trait of devices; `on_device`: counts that they keep; `device_haplotypes`, `device_individuals`,
 //!   `device_relationship`: what goes there.
 //!
 //! Invariant: everything is an integer, so rows and matrices may be added in any order.
@@ -24,6 +24,7 @@ mod individual_rows;
 mod individuals;
 mod matrix;
 mod on_device;
+mod pair_device;
 mod polyploid;
 mod products;
 mod rare;
@@ -42,11 +43,12 @@ mod tests;
 pub(crate) use haplotypes::HaplotypePairs;
 pub(crate) use individuals::{IndividualPair, IndividualPairs};
 pub(crate) use matrix::{PairMatrix, Shape, Words};
+pub(crate) use on_device::OnDevice;
 #[cfg(any(test, feature = "gpu"))]
-pub(crate) use on_device::{
+pub(crate) use pair_device::{
     ClassWeights, SetRows, UnitCounter, UnitCounts, Units, WeightedCounter, WeightedSums,
 };
-pub(crate) use on_device::{KeepsRows, OnDevice, PairDevice};
+pub(crate) use pair_device::{KeepsRows, PairDevice};
 pub(crate) use relationship::{GrmPair, Relationship};
 pub(crate) use site_rows::SiteRows;
 pub(crate) use triangle::pairs_of;

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::device::CudaDevice;
+use super::fetched::Fetched;
 use super::memory::DeviceBuffer;
 use super::pair_layout::{Layout, splits, tiles};
 use super::pair_rows::{self, RowBuffer, RowSink, add_resident, add_rows};
-use super::pair_stream::{Fetched, PairStream, Staging, of_device};
+use super::pair_stream::{PairStream, Staging, of_device};
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::SetRows;
 use crate::counts::{CountError, ResidentPart, Workers};

@@ -13,6 +13,7 @@ use cudarc::driver::{DriverError, result, sys};
 use parking_lot::Mutex;
 
 use super::device::CudaDevice;
+use super::kernel_times::KernelTimes;
 use super::memory::Pinned;
 use crate::counts::{CountError, ResidentRows};
 use crate::gpu::error::GpuError;
@@ -23,8 +24,6 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) const POLL: Duration = Duration::from_micros(20);
 /// Bytes of page-locked memory that rows are copied through at a time.
 pub(super) const STAGING_BYTES: usize = 2 << 20;
-/// Bytes that are fetched at a time.
-const FETCHED_BYTES: usize = 8 * STAGING_BYTES;
 /// Page-locked memory that streams have given back.
 pub type Staging = Mutex<Vec<Pinned>>;
 /// How many of a stream's are in use at most, and how many are kept.
@@ -42,47 +41,15 @@ struct Copied {
     since: Instant,
 }
 
-/// Bytes of device memory in page-locked memory, in parts of [`STAGING_BYTES`].
-#[derive(Debug)]
-pub(super) struct Fetched {
-    parts: Vec<Pinned>,
-    len: usize,
-    /// The place of the first byte.
-    begin: usize,
-    /// Passed once they have arrived.
-    event: sys::CUevent,
-}
-
-// SAFETY: the event is not used through it.
-unsafe impl Sync for Fetched {}
-
-impl Fetched {
-    /// Numbers of this type.
-    pub(super) fn len<T>(&self) -> usize {
-        self.len / size_of::<T>()
-    }
-
-    /// Number `at`. Its size divides that of a part.
-    #[inline]
-    pub(super) fn number<T: bytemuck::Pod>(&self, at: usize) -> T {
-        let byte = at * size_of::<T>();
-        let part = self.parts.get(byte / STAGING_BYTES);
-        let from = byte % STAGING_BYTES;
-        let bytes =
-            part.and_then(|part| part.bytes(STAGING_BYTES).get(from..from + size_of::<T>()));
-        bytes.map_or_else(T::zeroed, bytemuck::pod_read_unaligned)
-    }
-}
-
 /// A stream.
 #[derive(Debug)]
 pub(super) struct PairStream {
     pub(super) device: Arc<CudaDevice>,
-    stream: sys::CUstream,
+    pub(super) stream: sys::CUstream,
     /// What the device copies, the first ones first.
     copied: VecDeque<Copied>,
     /// Events that are not in use.
-    events: Vec<sys::CUevent>,
+    pub(super) events: Vec<sys::CUevent>,
     /// How much page-locked memory is being filled.
     filling: usize,
     /// How much is copied from.
@@ -93,46 +60,6 @@ pub(super) struct PairStream {
     kernel_times: KernelTimes,
     /// Whether the device failed or did not respond.
     is_lost: bool,
-}
-
-/// The time that kernels take, as events before and after each; only measured for the log. Errors are left to the calls that follow.
-#[derive(Debug, Default)]
-struct KernelTimes {
-    events: Vec<sys::CUevent>,
-    /// Events that were recorded since the last sum.
-    recorded: usize,
-}
-
-impl KernelTimes {
-    /// Records the next event, if the times are logged.
-    fn record(&mut self, stream: sys::CUstream) {
-        if !log::log_enabled!(log::Level::Debug) {
-            return;
-        }
-        if self.recorded == self.events.len() {
-            match result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT) {
-                Ok(event) => self.events.push(event),
-                Err(_) => return,
-            }
-        }
-        if let Some(event) = self.events.get(self.recorded) {
-            // SAFETY: the event is a live one, and so is the stream.
-            let recorded = unsafe { result::event::record(*event, stream) };
-            self.recorded += usize::from(recorded.is_ok());
-        }
-    }
-
-    /// Milliseconds between all pairs of events, which have passed.
-    fn take(&mut self) -> f32 {
-        let recorded = self.events.get(..std::mem::take(&mut self.recorded));
-        let pairs = recorded.unwrap_or_default().chunks_exact(2);
-        let milliseconds = pairs.map(|pair| match pair {
-            // SAFETY: the events are live ones.
-            [start, end] => unsafe { result::event::elapsed(*start, *end) }.unwrap_or(0.0),
-            _ => 0.0,
-        });
-        milliseconds.sum()
-    }
 }
 
 // SAFETY: the handles may be used from one thread at a time, which exclusive borrows of the stream ensure.
@@ -167,7 +94,7 @@ impl PairStream {
         })
     }
 
-    fn failed(&mut self, error: &DriverError) -> GpuError {
+    pub(super) fn failed(&mut self, error: &DriverError) -> GpuError {
         self.is_lost = true;
         format!("GPU {}: {error}", self.device.ordinal).into()
     }
@@ -365,7 +292,7 @@ impl PairStream {
     }
 
     /// Waits for an event.
-    fn wait(&mut self, event: sys::CUevent) -> Result<(), GpuError> {
+    pub(super) fn wait(&mut self, event: sys::CUevent) -> Result<(), GpuError> {
         if self.is_lost {
             return Err(format!("GPU {} has failed", self.device.ordinal).into());
         }
@@ -422,99 +349,8 @@ impl PairStream {
         self.wait(event)
     }
 
-    /// Reads device memory through page-locked memory, some parts of [`STAGING_BYTES`] at a time: these are read while the next ones are on
-    /// their way. `read` gets the place of their first byte.
-    ///
-    /// # Errors
-    /// The error of the driver.
-    ///
-    /// # Safety
-    /// The device has these bytes.
-    pub(super) unsafe fn fetch(
-        &mut self,
-        from: u64,
-        bytes: usize,
-        mut read: impl FnMut(usize, &Fetched),
-    ) -> Result<(), GpuError> {
-        let mut on_their_way: Option<Fetched> = None;
-        for begin in (0..bytes).step_by(FETCHED_BYTES) {
-            let len = FETCHED_BYTES.min(bytes - begin);
-            // SAFETY: as the caller says.
-            let next = unsafe { self.enqueue_fetch(from + begin as u64, begin, len) };
-            // What is on its way is not freed before it has arrived.
-            let arrived = self.arrive(on_their_way.take(), &mut read);
-            match next {
-                Ok(next) => on_their_way = Some(next),
-                Err(error) => return Err(error),
-            }
-            if let Err(error) = arrived {
-                on_their_way.into_iter().for_each(std::mem::forget);
-                return Err(error);
-            }
-        }
-        self.arrive(on_their_way, &mut read)
-    }
-
-    /// Waits for bytes that are on their way, and reads them.
-    fn arrive(
-        &mut self,
-        fetched: Option<Fetched>,
-        read: &mut impl FnMut(usize, &Fetched),
-    ) -> Result<(), GpuError> {
-        let Some(fetched) = fetched else {
-            return Ok(());
-        };
-        if let Err(error) = self.wait(fetched.event) {
-            // The device may still write to them.
-            std::mem::forget(fetched);
-            return Err(error);
-        }
-        read(fetched.begin, &fetched);
-        self.events.push(fetched.event);
-        let mut parts = fetched.parts.into_iter();
-        parts.try_for_each(|part| self.give_back(part))
-    }
-
-    /// # Safety
-    /// As [`fetch`](Self::fetch).
-    unsafe fn enqueue_fetch(
-        &mut self,
-        from: u64,
-        begin: usize,
-        len: usize,
-    ) -> Result<Fetched, GpuError> {
-        let mut fetched = Fetched {
-            parts: vec![],
-            len,
-            begin,
-            event: self.event()?,
-        };
-        for at in (0..len).step_by(STAGING_BYTES) {
-            let bytes = STAGING_BYTES.min(len - at);
-            let enqueued = self.wait_for_staging(STAGING_BYTES).and_then(|memory| {
-                fetched.parts.push(memory);
-                let to = fetched.parts.last_mut().map(|part| part.bytes_mut(bytes));
-                let to = to.unwrap_or_default();
-                // SAFETY: as the caller says; nobody reads the memory until the event has passed, and after an error it is not freed.
-                unsafe { result::memcpy_dtoh_async(to, from + at as u64, self.stream) }
-                    .map_err(|error| self.failed(&error))
-            });
-            if let Err(error) = enqueued {
-                std::mem::forget(fetched);
-                return Err(error);
-            }
-        }
-        // SAFETY: event and stream are this stream's.
-        let recorded = unsafe { result::event::record(fetched.event, self.stream) };
-        if let Err(error) = recorded {
-            std::mem::forget(fetched);
-            return Err(self.failed(&error));
-        }
-        Ok(fetched)
-    }
-
     /// An event that is not in use.
-    fn event(&mut self) -> Result<sys::CUevent, GpuError> {
+    pub(super) fn event(&mut self) -> Result<sys::CUevent, GpuError> {
         match self.events.pop() {
             Some(event) => Ok(event),
             None => result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
@@ -523,7 +359,7 @@ impl PairStream {
     }
 
     /// Page-locked memory, once there is some; more than usual if all of it is being filled.
-    fn wait_for_staging(&mut self, bytes: usize) -> Result<Pinned, GpuError> {
+    pub(super) fn wait_for_staging(&mut self, bytes: usize) -> Result<Pinned, GpuError> {
         loop {
             if let Some(memory) = self.staging(bytes)? {
                 return Ok(memory);

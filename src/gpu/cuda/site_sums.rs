@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::thread;
 
 use super::device::CudaDevice;
+use super::fetched::Fetched;
 use super::memory::{DeviceBuffer, Pinned};
 use super::pair_counter::THREADS;
-use super::pair_stream::{Fetched, POLL, PairStream, STAGING_BYTES, Staging};
+use super::pair_stream::{POLL, PairStream, STAGING_BYTES, Staging};
 use super::site_layout::SiteLayout;
 use crate::counts::Workers;
 use crate::counts::gathered::plane_words;

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::device::CudaDevice;
+use super::fetched::Fetched;
 use super::memory::DeviceBuffer;
 use super::pair_counter::THREADS;
 use super::pair_layout::{WeightedLayout, splits, tiles};
 use super::pair_rows::{self, RowBuffer, RowSink, add_resident, add_rows};
-use super::pair_stream::{Fetched, PairStream, Staging, of_device};
+use super::pair_stream::{PairStream, Staging, of_device};
 use super::sorted_rows::SortedRows;
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::{ClassWeights, SetRows, WeightedSums};
