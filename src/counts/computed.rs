@@ -361,8 +361,8 @@ mod tests {
             ..without
         };
         assert!(counter.set_computed(&with, 3, &mut out));
-        let planes = Arc::new(crate::counts::ResidentPlanes::default());
-        let key = crate::counts::ResidentLane::new(&planes).register(&chunk);
+        let planes = Arc::new(crate::counts::ResidentPlanes::new(1));
+        let key = crate::counts::ResidentReader::new(&planes).register(&chunk);
         out.planes[0].set_resident(key, 5);
         let row = |at: usize| {
             let mut words = vec![];

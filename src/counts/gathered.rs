@@ -152,6 +152,11 @@ impl GatheredPlanes {
         Some(())
     }
 
+    /// Whether rows have stayed on a device.
+    pub(super) fn has_resident(&self) -> bool {
+        self.resident.iter().any(|ones| *ones != 0)
+    }
+
     /// Sets the chunk and the set of the rows that have stayed on a device.
     pub(super) fn set_resident(&mut self, chunk: ChunkKey, set: u32) {
         self.resident_at = Some((chunk, set));

@@ -51,8 +51,8 @@ pub use request::{
     MISSING,
 };
 pub use resident::{
-    ChunkKey, ResidentChunk, ResidentLane, ResidentPart, ResidentPlanes, ResidentRow, ResidentRows,
-    RowMark,
+    ChunkKey, ResidentChunk, ResidentPart, ResidentPlanes, ResidentReader, ResidentRow,
+    ResidentRows, RowMark,
 };
 pub use sample_set::{SampleIndex, SampleSet};
 pub(crate) use unset::{Setter, Unset};

@@ -148,6 +148,11 @@ pub struct ChunkCounts {
 }
 
 impl ChunkCounts {
+    /// Whether rows of planes have stayed on a device.
+    pub fn has_resident(&self) -> bool {
+        self.planes.iter().any(GatheredPlanes::has_resident)
+    }
+
     /// Sets the chunk of the rows of planes that have stayed on a device.
     pub fn set_resident(&mut self, chunk: ChunkKey) {
         for (set, planes) in (0..).zip(&mut self.planes) {

@@ -3,7 +3,7 @@
 //!
 //! The scan registers the chunks that it has rows of, and emits marks. The operator above it looks them up, lets the device count the rows where
 //! they are, and releases chunks. Invariants: a mark is only valid in the execution that made it, so a scan emits marks only where that
-//! operator asks for them; a chunk lives until the rows after it have been looked up, or until the partition ends.
+//! operator asks for them; a chunk lives until all its rows have been emitted and used, or until the partition ends.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -57,7 +57,7 @@ pub struct ResidentPart {
 /// A chunk of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkKey {
-    lane: u32,
+    reader: u32,
     number: u32,
 }
 
@@ -83,7 +83,7 @@ impl RowMark {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         [
             1 << MARK | u64::from(self.ones),
-            pair(self.chunk.number, self.chunk.lane),
+            pair(self.chunk.number, self.chunk.reader),
             pair(self.row, self.set),
         ]
     }
@@ -96,7 +96,7 @@ impl RowMark {
         };
         Self::is_mark(first).then_some(Self {
             chunk: ChunkKey {
-                lane: (chunk >> 32) as u32,
+                reader: (chunk >> 32) as u32,
                 number: chunk as u32,
             },
             set: (row >> 32) as u32,
@@ -114,17 +114,21 @@ impl RowMark {
 
 /// Chunks whose rows follow each other.
 #[derive(Debug, Default)]
-struct LaneChunks {
+struct ReaderChunks {
     chunks: VecDeque<ResidentChunk>,
     /// The number of the first.
     first: u32,
-    /// The last one that was looked up.
-    seen: u32,
+    /// Whether there will be no others.
+    has_ended: bool,
 }
 
 /// The chunks of a partition that have rows on a device.
 #[derive(Debug, Default)]
-pub struct ResidentPlanes(Mutex<Vec<LaneChunks>>);
+pub struct ResidentPlanes {
+    readers: Mutex<Vec<ReaderChunks>>,
+    /// The devices on which rows may stay, as bits.
+    devices: u64,
+}
 
 /// Registers the chunks of one reader, in the order of their rows.
 #[derive(Debug)]
@@ -132,20 +136,20 @@ pub struct ResidentPlanes(Mutex<Vec<LaneChunks>>);
     not(feature = "gpu"),
     allow(dead_code, reason = "only a GPU has such rows")
 )]
-pub struct ResidentLane {
+pub struct ResidentReader {
     planes: Arc<ResidentPlanes>,
-    lane: u32,
+    reader: u32,
 }
 
-impl ResidentLane {
-    /// A lane after those of `planes`.
+impl ResidentReader {
+    /// A reader after those of `planes`.
     pub fn new(planes: &Arc<ResidentPlanes>) -> Self {
-        let mut lanes = planes.0.lock();
-        lanes.push(LaneChunks::default());
+        let mut readers = planes.readers.lock();
+        readers.push(ReaderChunks::default());
         Self {
             planes: Arc::clone(planes),
             // One for each store and task.
-            lane: (lanes.len() - 1) as u32,
+            reader: (readers.len() - 1) as u32,
         }
     }
 
@@ -155,46 +159,67 @@ impl ResidentLane {
         allow(dead_code, reason = "only a GPU has such rows")
     )]
     pub fn register(&self, rows: &ResidentChunk) -> ChunkKey {
-        let mut lanes = self.planes.0.lock();
-        let number = match lanes.get_mut(self.lane as usize) {
-            Some(lane) => {
-                lane.chunks.push_back(rows.clone());
-                lane.first.wrapping_add(lane.chunks.len() as u32 - 1)
+        let mut readers = self.planes.readers.lock();
+        let number = match readers.get_mut(self.reader as usize) {
+            Some(reader) => {
+                reader.chunks.push_back(rows.clone());
+                reader.first.wrapping_add(reader.chunks.len() as u32 - 1)
             }
             None => 0,
         };
         ChunkKey {
-            lane: self.lane,
+            reader: self.reader,
             number,
         }
     }
 }
 
+impl Drop for ResidentReader {
+    fn drop(&mut self) {
+        let mut readers = self.planes.readers.lock();
+        if let Some(reader) = readers.get_mut(self.reader as usize) {
+            reader.has_ended = true;
+        }
+    }
+}
+
 impl ResidentPlanes {
-    /// A chunk; `None` if it is not here.
-    pub fn get(&self, key: ChunkKey) -> Option<Arc<dyn ResidentRows>> {
-        let mut lanes = self.0.lock();
-        let lane = lanes.get_mut(key.lane as usize)?;
-        let at = key.number.checked_sub(lane.first)?;
-        let chunk = lane.chunks.get(at as usize)?;
-        lane.seen = lane.seen.max(key.number);
-        Some(Arc::clone(&chunk.0))
+    /// No chunks yet; their rows may stay on these devices, as bits.
+    pub fn new(devices: u64) -> Self {
+        Self {
+            readers: Mutex::default(),
+            devices,
+        }
     }
 
-    /// Releases the chunks before those that were looked up last.
+    /// The devices on which rows may stay, as bits.
+    pub fn devices(&self) -> u64 {
+        self.devices
+    }
+
+    /// A chunk; `None` if it is not here.
+    pub fn get(&self, key: ChunkKey) -> Option<Arc<dyn ResidentRows>> {
+        let readers = self.readers.lock();
+        let reader = readers.get(key.reader as usize)?;
+        let at = key.number.checked_sub(reader.first)?;
+        Some(Arc::clone(&reader.chunks.get(at as usize)?.0))
+    }
+
+    /// Releases chunks once all rows that were emitted have been used: a reader emits further rows of its last chunk alone.
     pub fn release(&self) {
         let mut released = vec![];
-        for lane in self.0.lock().iter_mut() {
-            while lane.first < lane.seen {
-                released.extend(lane.chunks.pop_front());
-                lane.first += 1;
+        for reader in self.readers.lock().iter_mut() {
+            let kept = usize::from(!reader.has_ended);
+            while reader.chunks.len() > kept {
+                released.extend(reader.chunks.pop_front());
+                reader.first += 1;
             }
         }
     }
 
     /// Releases all chunks.
     pub fn clear(&self) {
-        std::mem::take(&mut *self.0.lock());
+        std::mem::take(&mut *self.readers.lock());
     }
 }
 
@@ -215,7 +240,7 @@ mod tests {
     fn words_are_those_of_marks_alone() {
         let mark = RowMark {
             chunk: ChunkKey {
-                lane: 7,
+                reader: 7,
                 number: u32::MAX,
             },
             set: 3,
@@ -230,32 +255,37 @@ mod tests {
     }
 
     #[test]
-    fn chunks_live_until_later_ones_are_looked_up() {
-        let planes = Arc::new(ResidentPlanes::default());
-        let lanes = [ResidentLane::new(&planes), ResidentLane::new(&planes)];
+    fn the_last_chunk_of_a_reader_is_kept() {
+        let planes = Arc::new(ResidentPlanes::new(5));
+        let [first, second] = [ResidentReader::new(&planes), ResidentReader::new(&planes)];
         let chunks = [chunk(), chunk(), chunk()];
-        let keys = chunks.each_ref().map(|chunk| lanes[1].register(chunk));
+        let keys = chunks.each_ref().map(|chunk| second.register(chunk));
         let other = chunk();
-        let of_other = lanes[0].register(&other);
+        let of_other = first.register(&other);
         let holds = || {
             chunks
                 .each_ref()
                 .map(|chunk| Arc::strong_count(&chunk.0) > 1)
         };
-        planes.release();
-        assert_eq!(holds(), [true; 3]);
-        for at in [0, 0, 2] {
+        for at in [0, 0, 2, 1] {
             let found = planes.get(keys[at]).unwrap();
             assert!(Arc::ptr_eq(&found, &chunks[at].0));
-            drop(found);
         }
         planes.release();
         assert_eq!(holds(), [false, false, true]);
         assert!(planes.get(keys[1]).is_none());
         assert!(planes.get(keys[2]).is_some() && planes.get(of_other).is_some());
+        // Numbers go on after chunks were released.
+        let more = chunk();
+        let key = second.register(&more);
+        assert!(Arc::ptr_eq(&planes.get(key).unwrap(), &more.0));
+        drop(second);
+        assert_eq!(holds(), [false, false, true]);
+        planes.release();
+        assert_eq!((holds(), Arc::strong_count(&more.0)), ([false; 3], 1));
+        assert!(planes.get(of_other).is_some());
         planes.clear();
-        assert_eq!(holds(), [false; 3]);
         assert!(planes.get(of_other).is_none());
-        assert_eq!(Arc::strong_count(&other.0), 1);
+        assert_eq!((Arc::strong_count(&other.0), planes.devices()), (1, 5));
     }
 }

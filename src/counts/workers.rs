@@ -102,7 +102,7 @@ impl<'a> Workers<'a> {
     }
 
     /// Appends `value(0)`, `value(1)` and so on, `len` of them. Threads set memory of which they are the first users, since new pages take
-    /// longer than most values. It is not stopped.
+    /// longer than most values. It does not ask whether to stop.
     ///
     /// # Errors
     /// [`CountError::TooLarge`] if there is too little memory for so many of `what`.

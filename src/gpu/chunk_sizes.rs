@@ -4,8 +4,10 @@
 //! encoded genotypes are often a hundredth of that, and where frames are cut only a quarter is decoded. The statistics
 //! determine how many chunks are submitted together and how many fit in a batch.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Chunks of which too few rows stay on a device before others are not tried.
+const FEW_ROWS: u64 = 16;
 /// Chunks after which the mean is better than a guess.
 const ENOUGH: u64 = 4;
 /// The weight of earlier chunks is halved after this many: sizes may change along the store.
@@ -17,18 +19,23 @@ pub struct ChunkSizes {
     chunks: AtomicU64,
     encoded: AtomicU64,
     decoded: AtomicU64,
-    few_rows_stay: AtomicBool,
+    /// Chunks whose rows may stay on a device, and those of which too few can.
+    may_stay: AtomicU64,
+    few_rows: AtomicU64,
 }
 
 impl ChunkSizes {
-    /// Whether a chunk was found of which too few rows can stay on a device.
+    /// Whether too few rows stay on devices in many of the chunks whose rows may.
     pub fn few_rows_stay(&self) -> bool {
-        self.few_rows_stay.load(Ordering::Relaxed)
+        let few = self.few_rows.load(Ordering::Relaxed);
+        few >= FEW_ROWS && few.saturating_mul(4) >= self.may_stay.load(Ordering::Relaxed)
     }
 
-    /// Notes that there is such a chunk: later chunks are not tried.
-    pub fn set_few_rows_stay(&self) {
-        self.few_rows_stay.store(true, Ordering::Relaxed);
+    /// Adds a chunk whose rows may stay, and whether these are too few.
+    pub fn add_resident(&self, are_few: bool) {
+        self.may_stay.fetch_add(1, Ordering::Relaxed);
+        self.few_rows
+            .fetch_add(u64::from(are_few), Ordering::Relaxed);
     }
 
     /// Adds a chunk: its encoded bytes and the bytes that a device decodes.
@@ -64,6 +71,19 @@ impl ChunkSizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_stay_unless_they_are_few_in_many_chunks() {
+        let sizes = ChunkSizes::default();
+        (0..60).for_each(|_| sizes.add_resident(false));
+        (0..19).for_each(|_| sizes.add_resident(true));
+        assert!(!sizes.few_rows_stay(), "19 of 79");
+        sizes.add_resident(true);
+        assert!(sizes.few_rows_stay(), "20 of 80");
+        let sizes = ChunkSizes::default();
+        (0..15).for_each(|_| sizes.add_resident(true));
+        assert!(!sizes.few_rows_stay());
+    }
 
     #[test]
     fn means_follow_the_chunks() {

@@ -22,7 +22,7 @@ const DEFAULT_MEMORY: u64 = 8 << 30;
 /// Most decoded bytes of an ordinary batch: larger ones are decoded no faster.
 const MOST_DECODED: u64 = 768 << 20;
 /// The part of the memory that may be used in which rows stay while pairs are counted.
-const RESIDENT_PART: u64 = 4;
+const RESIDENT_PART: u64 = 8;
 /// Decoded bytes of a batch for which room must be left beside counts over pairs.
 const LEAST_DECODED: usize = 64 << 20;
 

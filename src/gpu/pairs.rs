@@ -88,7 +88,12 @@ struct ResidentMemory {
     _reserved: Reserved,
 }
 
-impl KeepsRows for ResidentMemory {}
+impl KeepsRows for ResidentMemory {
+    fn devices(&self) -> u64 {
+        let bits = self.devices.iter().map(|device| 1 << (device.ordinal % 64));
+        bits.fold(0, |all, bit: u64| all | bit)
+    }
+}
 
 impl Drop for ResidentMemory {
     fn drop(&mut self) {

@@ -20,13 +20,15 @@ use crate::gpu::error::GpuError;
 
 /// A device counts at most this many alleles: it reads a row once for every four of them.
 const MOST_ALLELES: usize = 1 << 16;
-/// Copies of a set and planes of a row whose rows may stay on a device are fewer than this, and at most this: an entry has the number of bits
-/// beside the planes.
+/// Where rows may stay on a device, a set has fewer copies: an entry has the number of bits beside the planes.
 const MOST_RESIDENT_COPIES: usize = 1 << 24;
-/// See [`MOST_RESIDENT_COPIES`].
+/// Where rows may stay on a device, a row has at most so many planes.
 const MOST_RESIDENT_PLANES: usize = 7;
-/// Where rows may stay on the device, there is room for this part of the planes that there can be. The host decodes chunks that need more.
+/// Where rows may stay on a device, there is room for this part of the planes that there can be, and for this number of rows. The host decodes
+/// chunks that need more.
 const RESIDENT_PART: usize = 8;
+/// See [`RESIDENT_PART`].
+const RESIDENT_ROWS: usize = 64;
 
 /// What a scan wants of the chunks of one array, and how they are decoded.
 #[derive(Debug)]
@@ -56,8 +58,8 @@ pub struct CountsOutput {
     request: CountRequest,
     width: CountWidth,
     shares_rows: bool,
-    /// Whether rows of two alleles without missing calls may stay on the device.
-    keeps_rows: bool,
+    /// The devices, as bits, on which rows of two alleles without missing calls may stay; `None` if none may.
+    keeps_rows: Option<u64>,
     /// By sample chunk; `None` for one without a wanted sample.
     masks: Vec<Option<Arc<Masks>>>,
     /// By sample chunk, for each set of planes: its samples there, ascending, counted from the chunk's first.
@@ -183,36 +185,44 @@ impl CountsOutput {
             request,
             width,
             shares_rows,
-            keeps_rows: false,
+            keeps_rows: None,
             masks,
             planes,
         })
     }
 
-    /// The same, of which rows of two alleles without missing calls may stay on the device; `None` if they cannot.
-    pub fn keeping_rows(mut self) -> Option<Self> {
+    /// The same, of which rows of two alleles without missing calls may stay on these devices, as bits; `None` if they cannot.
+    pub fn keeping_rows(mut self, devices: u64) -> Option<Self> {
         let planes = code_planes(self.request.n_alleles)? + OTHER_PLANES;
         let fits = |set: &Arc<SampleSet>| self.request.copies(set) < MOST_RESIDENT_COPIES;
         let wanted = self.masks.iter().filter(|masks| masks.is_some()).count();
-        self.keeps_rows = !self.shares_rows
+        let can = !self.shares_rows
             && wanted == 1
             && planes <= MOST_RESIDENT_PLANES
             && !self.request.planes.is_empty()
             && self.request.planes.iter().all(fits);
-        self.keeps_rows.then_some(self)
+        self.keeps_rows = Some(devices);
+        can.then_some(self)
     }
 
-    /// Whether rows of two alleles without missing calls may stay on the device.
-    pub fn keeps_rows(&self) -> bool {
+    /// The devices, as bits, on which rows of two alleles without missing calls may stay; `None` if none may.
+    pub fn keeps_rows(&self) -> Option<u64> {
         self.keeps_rows
     }
 
     /// 64-bit words that there is room for of the planes of rows that do not stay on the device, where `layout` is that of the results.
     pub fn room(&self, layout: &ComputedLayout) -> usize {
         let most = (layout.len - layout.data) / size_of::<u64>();
+        let of_row = layout
+            .widths
+            .iter()
+            .sum::<usize>()
+            .saturating_mul(layout.planes);
         match self.keeps_rows {
-            true => most.div_ceil(RESIDENT_PART),
-            false => most,
+            Some(_) => (most / RESIDENT_PART)
+                .max(of_row.saturating_mul(RESIDENT_ROWS))
+                .min(most),
+            None => most,
         }
     }
 
@@ -335,7 +345,7 @@ impl Work {
     pub fn held_bytes(&self, sample_chunk: usize, rows: usize) -> usize {
         let output = self.output_bytes(sample_chunk, rows).unwrap_or(0);
         let resident = match &self.wanted {
-            WorkOutput::Counts(counts) if counts.keeps_rows() => {
+            WorkOutput::Counts(counts) if counts.keeps_rows().is_some() => {
                 let words = counts.layout(sample_chunk, 1).map(|layout| layout.widths);
                 let words = words.unwrap_or_default().into_iter();
                 let bytes = words

@@ -85,7 +85,7 @@ pub use plan::backend::warm_up;
 pub use plan::contig_names::contigs_in_common;
 pub use plan::population_columns::{NamedCopies, PopulationColumns, population_columns};
 pub use plan::portable::{PortableInput, PortableScan};
-pub use plan::resident::ResidentPartitions;
+pub use plan::resident::{ResidentPartitions, may_keep_rows};
 pub use plan::source::VczSource;
 pub use plan::zones::{Zone, Zones};
 pub use query_memory::{QueryMemory, holding};

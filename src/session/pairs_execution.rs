@@ -9,7 +9,6 @@ use std::sync::{Arc, Weak};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::DataType;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -24,7 +23,7 @@ use super::runs_table::{passing_rows, values};
 use crate::counts::ResidentPlanes;
 use crate::counts::pairs::KeepsRows;
 use crate::functions::{PairFeed, device_for, is_on_device, pairs_size, use_pair_device};
-use crate::scan::{ResidentPartitions, VczSettings, is_planes_type};
+use crate::scan::{ResidentPartitions, VczSettings, is_planes_type, may_keep_rows};
 
 /// The operator's name.
 const NAME: &str = "PairsExec";
@@ -56,7 +55,7 @@ struct Resident {
     /// That in which the scan is executed.
     context: Arc<TaskContext>,
     /// Memory for the rows, until the end of the execution.
-    _memory: Vec<Box<dyn KeepsRows>>,
+    _memory: Box<dyn KeepsRows>,
 }
 
 /// The rows of all partitions since a state was returned.
@@ -145,32 +144,38 @@ impl Execution {
     async fn keep_rows(&self) -> Result<Option<Resident>> {
         let input = self.aggregate.input();
         let settings = VczSettings::of(self.context.session_config().options());
-        let Some(partitions) = ResidentPartitions::of_scan(input, settings.backend) else {
+        if !may_keep_rows(input, settings.backend) {
             return Ok(None);
-        };
+        }
         let mut state = self.state.lock().await;
+        let state = &mut *state;
         if state.accumulators.is_empty() {
             state.accumulators = self.accumulators_on_device().await?;
+            let sizes = state.accumulators.iter().map(|of_call| of_call.size());
+            state.memory.try_resize(sizes.sum())?;
         }
         let feeds = Arc::clone(&self.feeds.lock());
-        let calls = self.aggregate.aggr_expr().iter();
-        let mut memory = vec![];
-        for (call, feed) in calls.zip(feeds.iter()) {
+        for (call, feed) in self.aggregate.aggr_expr().iter().zip(feeds.iter()) {
             let types = call.expressions().into_iter();
             let types = types.map(|expr| expr.data_type(&input.schema()));
             let types = types.collect::<Result<Vec<_>>>()?;
-            let is_planes = |of: &DataType| is_planes_type(of);
-            match feed {
+            let counts = match feed {
                 // Marks of rows are for the first argument of these.
-                Some(feed) if !types.iter().skip(1).any(is_planes) => match feed.keep_rows()? {
-                    Some(kept) => memory.push(kept),
-                    None => return Ok(None),
-                },
-                _ if types.iter().any(is_planes) => return Ok(None),
-                _ => {}
+                Some(feed) if !types.iter().skip(1).any(is_planes_type) => {
+                    feed.counts_resident()?
+                }
+                _ => !types.iter().any(is_planes_type),
+            };
+            if !counts {
+                return Ok(None);
             }
         }
-        Ok((!memory.is_empty()).then(|| Resident {
+        let Some(memory) = feeds.iter().flatten().find_map(|feed| feed.keep_rows()) else {
+            return Ok(None);
+        };
+        feeds.iter().flatten().for_each(|feed| feed.open());
+        let partitions = ResidentPartitions::of_scan(input, memory.devices());
+        Ok(partitions.map(|partitions| Resident {
             context: partitions.within(&self.context),
             partitions,
             _memory: memory,

@@ -646,11 +646,11 @@ void test_planes() {
         const u32 width = described[i].width;
         for (u32 row = 0; row < chunk.out_rows; ++row) {
             const u64 entry = out[first + (size_t)i * chunk.out_rows + row];
-            const bool at_home = ((u32)entry & VCZ_RESIDENT) != 0 && stays;
-            const u32 stored = at_home ? (u32)entry & (VCZ_RESIDENT - 1) : (u32)entry;
-            const u64* from = at_home ? &resident[described[i].before / planes * chunk.out_rows + (size_t)row * width] : out.data() + data + (u32)(entry >> 32);
-            if (at_home != (stays && stored == 1)) fail("vcz_gather_planes: row " + str(row) + " stays");
-            if (at_home && (u32)(entry >> 32) != row * width) fail("vcz_gather_planes: place of row " + str(row));
+            const bool on_device = ((u32)entry & VCZ_RESIDENT) != 0 && stays;
+            const u32 stored = on_device ? (u32)entry & (VCZ_RESIDENT - 1) : (u32)entry;
+            const u64* from = on_device ? &resident[described[i].before / planes * chunk.out_rows + (size_t)row * width] : out.data() + data + (u32)(entry >> 32);
+            if (on_device != (stays && stored == 1)) fail("vcz_gather_planes: row " + str(row) + " stays");
+            if (on_device && (u32)(entry >> 32) != row * width) fail("vcz_gather_planes: place of row " + str(row));
             std::vector<std::vector<u64>> wanted(planes, std::vector<u64>(width));
             if (row >= chunk.row0 && row < chunk.row0 + chunk.rows) {
                 for (u32 bit = 0; bit < described[i].n_samples * ploidy; ++bit) {
@@ -669,7 +669,7 @@ void test_planes() {
                 }
                 if (empty && !tiles.shared) fail("vcz_gather_planes: row " + str(row) + " has an empty plane " + str(plane));
                 if (!std::equal(from, from + width, wanted[plane].begin())) fail("vcz_gather_planes: row " + str(row) + ", plane " + str(plane));
-                if (at_home) {
+                if (on_device) {
                     u32 ones = 0;
                     for (u32 word = 0; word < width; ++word) ones += (u32)__builtin_popcountll(from[word]);
                     if ((u32)entry >> VCZ_RESIDENT_ONES != ones) fail("vcz_gather_planes: bits of row " + str(row));

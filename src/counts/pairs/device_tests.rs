@@ -33,7 +33,11 @@ impl ResidentRows for SoftwareRows {}
 #[derive(Debug)]
 struct Kept;
 
-impl KeepsRows for Kept {}
+impl KeepsRows for Kept {
+    fn devices(&self) -> u64 {
+        1
+    }
+}
 
 /// The words of all rows of parts, of so many copies.
 fn words_of(parts: &[ResidentPart], copies: usize) -> Vec<Vec<u64>> {

@@ -163,7 +163,7 @@ impl<'a> Words<'a> {
         self.words
     }
 
-    /// Why words could not be read, if it is not that they are others than were saved.
+    /// The error if there was too little memory for numbers.
     ///
     /// # Errors
     /// [`CountError::TooLarge`].

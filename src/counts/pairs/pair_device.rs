@@ -143,7 +143,10 @@ pub(crate) trait WeightedCounter: Debug + Send + Sync {
 }
 
 /// Memory of devices for rows that stay there, until it is dropped.
-pub(crate) trait KeepsRows: Debug + Send + Sync {}
+pub(crate) trait KeepsRows: Debug + Send + Sync {
+    /// The devices, as bits.
+    fn devices(&self) -> u64;
+}
 
 /// One or more devices that count pairs.
 pub(crate) trait PairDevice: Debug + Send + Sync {

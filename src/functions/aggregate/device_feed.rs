@@ -44,11 +44,6 @@ impl<M: PairMatrix> DeviceFeed<M> {
         }
     }
 
-    /// Lets partitions send rows.
-    pub(super) fn open(&self) {
-        self.is_open.store(true, Ordering::Release);
-    }
-
     /// Whether partitions send rows.
     pub(super) fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Acquire)
@@ -67,18 +62,17 @@ impl<M: PairMatrix> DeviceFeed<M> {
 }
 
 impl<M: PairMatrix> PairFeed for DeviceFeed<M> {
-    fn keep_rows(&self) -> Result<Option<Box<dyn KeepsRows>>> {
+    fn counts_resident(&self) -> Result<bool> {
         let opened = || M::counts_resident(self.shape, self.options, &self.device);
-        let counts = counted(self.name, interrupt::long(usize::MAX, opened))?;
-        let kept = if counts {
-            self.device.keep_rows()
-        } else {
-            None
-        };
-        if kept.is_some() {
-            self.open();
-        }
-        Ok(kept)
+        counted(self.name, interrupt::long(usize::MAX, opened))
+    }
+
+    fn keep_rows(&self) -> Option<Box<dyn KeepsRows>> {
+        self.device.keep_rows()
+    }
+
+    fn open(&self) {
+        self.is_open.store(true, Ordering::Release);
     }
 
     fn send(

@@ -372,7 +372,10 @@ impl<V: PairValue> Statistic for PairsOf<V> {
                 .map_or(0, |matrix| matrix.heap_bytes());
             // A matrix has some words beside those of its numbers.
             let most = HEADER + rows.len() + of_matrix / size_of::<u64>() + MATRIX_WORDS;
-            let mut words = Vec::with_capacity(most);
+            let mut words = vec![];
+            let reserved = words.try_reserve_exact(most);
+            let too_large = |_| CountError::TooLarge(format!("{most} words of a saved state"));
+            counted(V::NAME, reserved.map_err(too_large))?;
             words.extend_from_slice(&self.header(rows.len()));
             words.extend_from_slice(rows);
             if let Some(matrix) = &state.matrix {

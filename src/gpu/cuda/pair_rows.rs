@@ -53,9 +53,13 @@ pub(super) struct StagedAddresses {
     rows: Range<usize>,
     /// The class of each of these, if they have classes.
     classes: Vec<u32>,
-    /// The chunks that they are in.
+    /// The chunks that they are in, and bytes of these.
     chunks: Vec<Arc<dyn ResidentRows>>,
+    held: usize,
 }
+
+/// Bytes of chunks of which rows are copied before there are [`COPIED_ROWS`], since the memory of chunks is wanted for others.
+const HELD_BYTES: usize = 8 << 20;
 
 /// Addresses in page-locked memory.
 const ADDRESSES: usize = STAGING_BYTES / size_of::<u64>();
@@ -191,10 +195,14 @@ pub(super) fn add_resident<S: RowSink>(
     mut classes: &[u32],
     workers: &Workers<'_>,
 ) -> Result<(), CountError> {
-    let row_bytes = sink.lock().buffer().row_bytes();
+    let (row_bytes, device) = {
+        let mut sink = sink.lock();
+        (sink.buffer().row_bytes(), sink.stream().device.ordinal)
+    };
     for part in parts {
         let mut left = part.rows.as_slice();
-        let first = first_row(part, row_bytes).map_err(of_device)?;
+        let chunk = chunk_of(part, device).map_err(of_device)?;
+        let first = first_row(chunk, part, row_bytes).map_err(of_device)?;
         while !left.is_empty() {
             let mut staged = staging_addresses(sink, workers)?;
             let room = (COPIED_ROWS - staged.rows.len()).min(ADDRESSES - staged.rows.end);
@@ -216,10 +224,12 @@ pub(super) fn add_resident<S: RowSink>(
                 .is_some_and(|last| Arc::ptr_eq(last, &part.chunk));
             if !is_held {
                 staged.chunks.push(Arc::clone(&part.chunk));
+                staged.held = staged.held.saturating_add(chunk.size());
             }
             (left, classes) = (rest, of_rest);
             let mut sink = sink.lock();
-            if staged.rows.len() >= COPIED_ROWS || staged.rows.end >= ADDRESSES {
+            let is_full = staged.rows.len() >= COPIED_ROWS || staged.rows.end >= ADDRESSES;
+            if is_full || staged.held >= HELD_BYTES {
                 staged = append_resident(&mut *sink, staged).map_err(of_device)?;
             }
             match staged.rows.end >= ADDRESSES {
@@ -231,14 +241,27 @@ pub(super) fn add_resident<S: RowSink>(
     Ok(())
 }
 
-/// The address of the first row of a part's chunk.
+/// The chunk of a part.
+///
+/// # Errors
+/// If it is not on the device of this number.
+fn chunk_of(part: &ResidentPart, device: usize) -> Result<&ChunkOnDevice, GpuError> {
+    let chunk: &dyn Any = &*part.chunk;
+    let chunk = chunk.downcast_ref::<ChunkOnDevice>();
+    let chunk = chunk.filter(|chunk| chunk.device() == device);
+    chunk.ok_or_else(|| format!("GPU {device}: rows of a chunk are not on this GPU").into())
+}
+
+/// The address of the first row of the chunk of a part.
 ///
 /// # Errors
 /// If the chunk does not have all rows of the part, of so many bytes.
-fn first_row(part: &ResidentPart, row_bytes: usize) -> Result<u64, GpuError> {
-    let chunk: &dyn Any = &*part.chunk;
-    let chunk = chunk.downcast_ref::<ChunkOnDevice>();
-    let rows = chunk.and_then(|chunk| chunk.rows(part.set as usize, row_bytes / size_of::<u64>()));
+fn first_row(
+    chunk: &ChunkOnDevice,
+    part: &ResidentPart,
+    row_bytes: usize,
+) -> Result<u64, GpuError> {
+    let rows = chunk.rows(part.set as usize, row_bytes / size_of::<u64>());
     let has_all = |rows: usize| part.rows.iter().all(|row| (row.row as usize) < rows);
     match rows {
         Some((at, rows)) if has_all(rows) => Ok(at),
@@ -264,6 +287,7 @@ fn staging_addresses<S: RowSink>(
                     rows: 0..0,
                     classes: vec![],
                     chunks: vec![],
+                    held: 0,
                 });
             }
         }
@@ -287,6 +311,7 @@ fn append_resident<S: RowSink>(
     }
     staged.rows.start = staged.rows.end;
     staged.classes.clear();
+    staged.held = 0;
     Ok(staged)
 }
 

@@ -54,6 +54,8 @@ pub(super) struct PairStream {
     filling: usize,
     /// How much is copied from.
     copying: usize,
+    /// Page-locked memory that is not in use.
+    spare: Vec<Pinned>,
     /// How much page-locked memory may be in use.
     most: usize,
     free: Arc<Staging>,
@@ -87,6 +89,7 @@ impl PairStream {
             events: vec![],
             filling: 0,
             copying: 0,
+            spare: vec![],
             most: MOST_STAGED,
             free: Arc::clone(free),
             kernel_times: KernelTimes::default(),
@@ -110,7 +113,7 @@ impl PairStream {
         }
         self.device.bind()?;
         self.sweep()?;
-        let mut memory = None;
+        let mut memory = self.spare.pop();
         let in_use = self.filling + self.copying;
         if memory.is_none() {
             if in_use >= self.most {
@@ -172,8 +175,8 @@ impl PairStream {
     /// # Errors
     /// The error of the driver; then they are not freed.
     pub(super) fn hold(&mut self, rows: Vec<Arc<dyn ResidentRows>>) -> Result<(), GpuError> {
-        self.sweep()?;
-        self.after_all(None, rows)
+        self.after_all(None, rows)?;
+        self.sweep()
     }
 
     fn after_all(
@@ -216,7 +219,7 @@ impl PairStream {
             self.events.push(event);
             if let Some(memory) = self.copied.pop_front().and_then(|first| first.memory) {
                 self.copying = self.copying.saturating_sub(1);
-                self.free.lock().push(memory);
+                self.spare.push(memory);
             }
         }
         Ok(())
@@ -391,9 +394,12 @@ impl PairStream {
         }
         for copied in self.copied.drain(..) {
             self.events.push(copied.event);
+            self.spare.extend(copied.memory);
+        }
+        for memory in self.spare.drain(..) {
             let mut free = self.free.lock();
             if free.len() < MOST_STAGED {
-                free.extend(copied.memory);
+                free.push(memory);
             }
         }
         // Memory of another device may have been freed.

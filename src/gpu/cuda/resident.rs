@@ -1,7 +1,7 @@
 //! [`ResidentPool`]: memory of one device for rows of bit-planes that stay there. [`ChunkOnDevice`]: the rows of a chunk.
 //!
-//! Workers take memory for a batch while a query counts pairs; it comes back once all chunks of the batch have been dropped. Who drops one
-//! has waited for the kernels that read it. Invariant: without a query that counts pairs the pool holds no memory.
+//! Workers take memory for a batch while a query counts pairs; it comes back once all chunks of the batch have been dropped. A chunk is
+//! dropped only after the kernels that read it have ended. Invariant: without a query that counts pairs the pool keeps no memory that is not in use.
 
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ struct Pool {
     most: usize,
     /// Queries that use it.
     users: usize,
+    /// Whether the device was lost.
+    is_lost: bool,
 }
 
 impl ResidentPool {
@@ -37,53 +39,88 @@ impl ResidentPool {
     /// Ends a query's use. Memory that is not used is freed after the last one, but on a device that `is_lost`, where freeing would wait for it.
     pub fn close(&self, is_lost: bool) {
         let mut pool = self.0.lock();
+        pool.is_lost |= is_lost;
         pool.users = pool.users.saturating_sub(1);
-        if pool.users > 0 {
-            return;
+        let mut freed = vec![];
+        if pool.users == 0 {
+            pool.most = 0;
+            freed = std::mem::take(&mut pool.free);
+            let bytes: usize = freed.iter().map(DeviceBuffer::len).sum();
+            pool.held = pool.held.saturating_sub(bytes);
         }
-        (pool.most, pool.held) = (0, 0);
-        let mut free = std::mem::take(&mut pool.free);
+        let is_lost = pool.is_lost;
         drop(pool);
-        if is_lost {
-            free.iter_mut().for_each(DeviceBuffer::forget);
-        }
+        free(freed, is_lost);
     }
 
     /// Memory of at least so many bytes of `device`; `None` if there is none left.
     pub fn take(device: &Arc<CudaDevice>, bytes: usize) -> Option<ResidentMemory> {
+        let memory = |buffer| {
+            Some(ResidentMemory {
+                device: Arc::clone(device),
+                buffer: Some(buffer),
+            })
+        };
         let mut pool = device.resident.0.lock();
         let fits = |(_, buffer): &(usize, &DeviceBuffer)| buffer.len() >= bytes;
         let fitting = pool.free.iter().enumerate().filter(fits);
         let smallest = fitting.min_by_key(|(_, buffer)| buffer.len());
-        let buffer = match smallest.map(|(at, _)| at) {
-            Some(at) => pool.free.swap_remove(at),
-            None => {
-                let mut held = pool.held.saturating_add(bytes);
-                while held > pool.most {
-                    // Smaller memory that nobody uses makes room.
-                    held -= pool.free.pop()?.len();
-                }
-                let mut buffer = DeviceBuffer::new(device);
-                if let Err(reason) = buffer.ensure("rows that stay on the device", bytes) {
-                    log::debug!("rows are copied to the host: {reason}");
-                    return None;
-                }
-                pool.held = held - bytes + buffer.len();
-                buffer
+        if let Some(at) = smallest.map(|(at, _)| at) {
+            return memory(pool.free.swap_remove(at));
+        }
+        // Buffers are rounded up.
+        let most = bytes.saturating_add(bytes / 8).saturating_add(1 << 20);
+        let mut freed = vec![];
+        while pool.held.saturating_add(most) > pool.most {
+            // Smaller memory that nobody uses makes room.
+            let Some(buffer) = pool.free.pop() else {
+                break;
+            };
+            pool.held = pool.held.saturating_sub(buffer.len());
+            freed.push(buffer);
+        }
+        let has_room = pool.held.saturating_add(most) <= pool.most;
+        if has_room {
+            pool.held += most;
+        }
+        let is_lost = pool.is_lost;
+        // The driver is called without the lock.
+        drop(pool);
+        free(freed, is_lost);
+        if !has_room {
+            return None;
+        }
+        let mut buffer = DeviceBuffer::new(device);
+        let allocated = buffer.ensure("rows that stay on the device", bytes);
+        let mut pool = device.resident.0.lock();
+        pool.held = pool.held.saturating_sub(most).saturating_add(buffer.len());
+        drop(pool);
+        match allocated {
+            Ok(_) => memory(buffer),
+            Err(reason) => {
+                log::debug!("no memory for rows that stay on the device: {reason}");
+                None
             }
-        };
-        Some(ResidentMemory {
-            device: Arc::clone(device),
-            buffer: Some(buffer),
-        })
+        }
     }
 
     fn give_back(&self, buffer: DeviceBuffer) {
         let mut pool = self.0.lock();
-        match pool.users {
-            0 => drop(buffer),
-            _ => pool.free.push(buffer),
+        if pool.users > 0 {
+            pool.free.push(buffer);
+            return;
         }
+        pool.held = pool.held.saturating_sub(buffer.len());
+        let is_lost = pool.is_lost;
+        drop(pool);
+        free(vec![buffer], is_lost);
+    }
+}
+
+/// Frees memory; on a device that is lost it is left allocated.
+fn free(mut buffers: Vec<DeviceBuffer>, is_lost: bool) {
+    if is_lost {
+        buffers.iter_mut().for_each(DeviceBuffer::forget);
     }
 }
 
@@ -139,6 +176,11 @@ impl ChunkOnDevice {
             .iter()
             .try_fold(0usize, |sum, width| sum.checked_add(*width))?;
         words.checked_mul(rows)?.checked_mul(size_of::<u64>())
+    }
+
+    /// Bytes of all its rows.
+    pub fn size(&self) -> usize {
+        Self::bytes(self.rows, &self.widths).unwrap_or(usize::MAX)
     }
 
     /// The number of the device.

@@ -28,7 +28,7 @@ use crate::gpu::executor::{Executor, Failure, Results};
 use crate::gpu::plan::FrameCodec;
 use crate::gpu::slab::Slab;
 use crate::gpu::watchdog::{BatchProgress, Probe};
-use crate::gpu::work::WorkOutput;
+use crate::gpu::work::{CountsOutput, WorkOutput};
 use crate::store::LocalFile;
 
 /// Memory for the rows of a batch that may stay on the device.
@@ -112,6 +112,12 @@ impl Worker {
         })
     }
 
+    /// Whether rows may stay on this device.
+    fn may_keep(&self, counts: &CountsOutput) -> bool {
+        let devices = counts.keeps_rows().unwrap_or(0);
+        devices >> (self.device.ordinal % 64) & 1 != 0
+    }
+
     /// Takes memory for the rows of a batch that may stay on the device, if there is some; returns its address and bytes, and for each job the
     /// address of its rows, or 0.
     fn keep_rows(&mut self, jobs: &[ChunkJob]) -> Option<KeptRows> {
@@ -119,7 +125,7 @@ impl Worker {
         let mut end = 0usize;
         for job in jobs {
             let widths = match &job.work.wanted {
-                WorkOutput::Counts(counts) if counts.keeps_rows() => {
+                WorkOutput::Counts(counts) if self.may_keep(counts) => {
                     Some(counts.layout(job.sample_chunk, 1)?.widths)
                 }
                 _ => None,
@@ -189,6 +195,16 @@ impl Worker {
         let of_jobs = kept.as_ref().map_or(&[][..], |kept| &kept.of_jobs);
         self.description
             .fill(jobs, addresses, results, of_jobs, &mut self.tables)?;
+        for (at, job) in jobs.iter().enumerate() {
+            let is_kept = of_jobs.get(at).is_some_and(|address| *address != 0);
+            if let WorkOutput::Counts(counts) = &job.work.wanted
+                && counts.keeps_rows().is_some()
+                && !is_kept
+            {
+                let reason = "there is no memory of this device for rows that stay there";
+                self.description.rejected.push((at, reason.into()));
+            }
+        }
         Ok(Described {
             addresses,
             results_at,
@@ -437,7 +453,7 @@ impl Executor for Worker {
             // SAFETY: the worker's stream.
             Err(_) => unsafe { stream::synchronize(self.stream) },
         };
-        let results_at = results_at?;
+        let results_at = results_at.inspect_err(|_| self.resident.clear())?;
         waited.map_err(|error| {
             Failure::Device(format!("GPU {}: {error}", self.device.ordinal).into())
         })?;

@@ -32,8 +32,8 @@ pub enum ChunkPurpose<'a> {
         selected: &'a [Vec<u32>],
         /// Filters of the calls, which only a GPU applies.
         filters: &'a FieldFilters,
-        /// Whether rows of bit-planes may stay on a GPU that decodes them.
-        keeps_rows: bool,
+        /// The GPUs, as bits, on which rows of bit-planes may stay that they decode; `None` if none may.
+        keeps_rows: Option<u64>,
     },
 }
 

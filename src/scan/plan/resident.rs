@@ -21,20 +21,31 @@ const FEWEST_ROWS: u64 = 1 << 13;
 #[derive(Debug)]
 pub struct ResidentPartitions(Vec<Arc<ResidentPlanes>>);
 
-impl ResidentPartitions {
-    /// Those of a scan, without chunks; `None` if `plan` is no scan, computes from the columns that it reads, or, where a GPU is not demanded,
-    /// has few rows.
-    pub fn of_scan(plan: &Arc<dyn ExecutionPlan>, backend: Backend) -> Option<Arc<Self>> {
-        let scan = plan.downcast_ref::<DataSourceExec>()?.data_source();
-        let source = scan.downcast_ref::<VczSource>()?;
-        let is_column = source.projection.iter().all(|of| of.expr.is::<Column>());
+/// Whether rows of a scan may stay on GPUs: the scan is `plan`, which computes nothing from the columns that it reads, and has many rows unless a GPU
+/// is demanded.
+pub fn may_keep_rows(plan: &Arc<dyn ExecutionPlan>, backend: Backend) -> bool {
+    source_of(plan).is_some_and(|source| {
         let rows = source.partitions.iter().flatten();
         let rows = rows.fold(0, |sum: u64, rows| {
             sum.saturating_add(rows.end - rows.start)
         });
-        let partitions = source.partitions.iter().map(|_| Arc::default());
-        let are_many = backend == Backend::Gpu || rows >= FEWEST_ROWS;
-        (is_column && are_many).then(|| Arc::new(Self(partitions.collect())))
+        let mut projected = source.projection.iter();
+        (backend == Backend::Gpu || rows >= FEWEST_ROWS)
+            && projected.all(|of| of.expr.is::<Column>())
+    })
+}
+
+fn source_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&VczSource> {
+    let scan = plan.downcast_ref::<DataSourceExec>()?.data_source();
+    scan.downcast_ref::<VczSource>()
+}
+
+impl ResidentPartitions {
+    /// Those of a scan, without chunks, of which rows may stay on these devices, as bits; `None` if `plan` is no scan.
+    pub fn of_scan(plan: &Arc<dyn ExecutionPlan>, devices: u64) -> Option<Arc<Self>> {
+        let partitions = source_of(plan)?.partitions.iter();
+        let partitions = partitions.map(|_| Arc::new(ResidentPlanes::new(devices)));
+        Some(Arc::new(Self(partitions.collect())))
     }
 
     /// The context in which to execute the scan.

@@ -15,7 +15,7 @@ use super::memory::{ReservedBytes, ScanMemory};
 use super::metrics::ScanMetrics;
 use super::select::{KeptGenotypes, Selection};
 use crate::codec::{ChunkData, Scratch};
-use crate::counts::{ChunkCounts, CountScratch, Counter, ResidentLane, SampleSet};
+use crate::counts::{ChunkCounts, CountScratch, Counter, ResidentReader, SampleSet};
 use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::context::GenotypeContext;
 use crate::scan::calls::counted::{Counted, request_of};
@@ -43,7 +43,7 @@ pub struct GenotypeReader {
     chunks: Prefetch,
     current: Option<CountedChunk>,
     /// Registers chunks whose rows stay on a GPU, if they may.
-    lane: Option<ResidentLane>,
+    resident: Option<ResidentReader>,
     counts: ChunkCounts,
     scratch: CountScratch,
     decode_scratch: Scratch,
@@ -142,7 +142,7 @@ impl GenotypeReader {
         }
         let has_planes = !counter.request().planes.is_empty();
         let resident = reads.resident.filter(|_| has_planes);
-        let lane = resident.map(ResidentLane::new);
+        let resident = resident.map(ResidentReader::new);
         let request = ChunkRequest {
             dataset,
             column,
@@ -150,7 +150,10 @@ impl GenotypeReader {
                 counter: &counter,
                 selected: &by_chunk,
                 filters: &filters,
-                keeps_rows: lane.is_some(),
+                keeps_rows: reads
+                    .resident
+                    .filter(|_| has_planes)
+                    .map(|planes| planes.devices()),
             },
             ranges,
         };
@@ -173,7 +176,7 @@ impl GenotypeReader {
             selected: by_chunk,
             chunks,
             current: None,
-            lane,
+            resident,
             counts: ChunkCounts::default(),
             scratch: CountScratch::default(),
             decode_scratch: Scratch::default(),
@@ -260,9 +263,11 @@ impl GenotypeReader {
                 },
             ] => {
                 let is_counted = self.counter.set_computed(counts, rows, &mut self.counts);
-                if let (true, Some(lane), Some(chunk)) = (is_counted, &self.lane, &counts.resident)
+                if is_counted
+                    && self.counts.has_resident()
+                    && let (Some(resident), Some(chunk)) = (&self.resident, &counts.resident)
                 {
-                    self.counts.set_resident(lane.register(chunk));
+                    self.counts.set_resident(resident.register(chunk));
                 }
                 is_counted
             }

@@ -28,7 +28,7 @@ use crate::counts::{CountError, Level, ResidentPlanes, Workers};
 use crate::functions::aggregate::MarkedRows;
 use crate::functions::interrupt::{self, Interrupt};
 use crate::functions::pair_device::device_for;
-use crate::scan::{ResidentPartitions, VczSettings};
+use crate::scan::{ResidentPartitions, VczSettings, may_keep_rows};
 
 /// Rows that are counted at a time.
 const ROWS: usize = 1 << 13;
@@ -186,6 +186,7 @@ impl Running {
                 let of_samples = 8 * self.call.shape.samples;
                 if can_shrink && pairs.heap_bytes() > self.budget + of_samples {
                     self.reservation.free();
+                    self.kept = None;
                     return Ok(None);
                 }
             }
@@ -256,14 +257,15 @@ impl Running {
     /// Lets rows stay on the devices that decode them, if these count them.
     fn keep_rows(&mut self, device: &OnDevice) -> Result<Option<Arc<ResidentPartitions>>> {
         let settings = VczSettings::of(self.context.session_config().options());
-        let Some(partitions) = ResidentPartitions::of_scan(&self.input, settings.backend) else {
+        if !may_keep_rows(&self.input, settings.backend) {
             return Ok(None);
-        };
+        }
         let opens = || IndividualPairs::counts_resident(self.call.shape, (), device);
         if interrupt::long(usize::MAX, opens).map_err(counted)? {
             self.kept = device.keep_rows();
         }
-        Ok(self.kept.as_ref().map(|_| partitions))
+        let kept = self.kept.as_ref();
+        Ok(kept.and_then(|kept| ResidentPartitions::of_scan(&self.input, kept.devices())))
     }
 
     /// Adds the counts of the device.

@@ -184,12 +184,13 @@ fn part_requests(device: &Gpus, request: &ChunkRequest<'_>) -> Result<Vec<PartRe
         } => {
             let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
             let counts = || {
-                let request = counter.request().clone();
-                CountsOutput::try_new(request, samples, copies, planner.shares_rows())
+                let counted = counter.request().clone();
+                CountsOutput::try_new(counted, samples, copies, planner.shares_rows())
             };
-            let resident = match keeps_rows {
-                true => counts()?.keeping_rows(),
-                false => None,
+            // Results of several parts are added, which needs all rows.
+            let resident = match keeps_rows.filter(|_| request.parts().len() == 1) {
+                Some(devices) => counts()?.keeping_rows(devices),
+                None => None,
             };
             let elements = ElementsOutput {
                 samples: selected.iter().cloned().map(Arc::new).collect(),
@@ -265,7 +266,7 @@ impl GpuReader {
         let rows = self.array.chunks[0] as usize;
         let results = |part: &PartRequest| {
             let held = |work: &Arc<Work>| work.held_bytes(part.sample_chunk(), rows);
-            // Which of both is used may change.
+            // Either may be used.
             let counts = part.counts.iter().chain(&part.resident).map(held).max();
             let elements = part.elements.as_ref().map(held);
             counts.unwrap_or(0).saturating_add(elements.unwrap_or(0))

@@ -403,13 +403,17 @@ impl GpuReader {
                 continue;
             };
             match self.result(submission, present).await {
-                Ok(done) => *result = Some((done.bytes, done.resident)),
+                Ok(done) => {
+                    if let (Some(_), Some(work)) = (&done.resident, &request.resident) {
+                        work.sizes.add_resident(false);
+                    }
+                    *result = Some((done.bytes, done.resident));
+                }
                 Err(reason) => {
                     if submitted.keeps_rows
-                        && reason.is_few_rows_stay()
                         && let Some(work) = &request.resident
                     {
-                        work.sizes.set_few_rows_stay();
+                        work.sizes.add_resident(reason.is_few_rows_stay());
                     }
                     let index = chunk_index(chunk, &request.trailing);
                     log::debug!(
