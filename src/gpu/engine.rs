@@ -15,8 +15,8 @@ use tokio::sync::{OnceCell, watch};
 use super::abi;
 use super::batch::BatchLimits;
 use super::cuda::{
-    CuFileStorage, CudaDevice, DeviceMemory, Nvcomp, Pinned, Staging, Worker, decode_scratch,
-    device_count, nvcomp_is_named,
+    CuFileStorage, CudaDevice, DeviceMemory, Nvcomp, Pinned, ResidentPool, Staging, Worker,
+    decode_scratch, device_count, nvcomp_is_named,
 };
 use super::direct::Storage;
 use super::executor::Executor;
@@ -61,8 +61,8 @@ pub struct GpuEngine {
     devices: Vec<DeviceInfo>,
     memory: Arc<Vec<AtomicUsize>>,
     budget: Arc<MemoryBudget>,
-    /// The devices, for work that is not decoding.
-    opened: Vec<Arc<CudaDevice>>,
+    /// The devices, for work that is not decoding, each with memory for rows that stay on it.
+    opened: Vec<(Arc<CudaDevice>, Arc<ResidentPool>)>,
     /// Page-locked memory of such work that has ended.
     staging: Arc<Staging>,
     storage: Arc<dyn Storage>,
@@ -226,9 +226,11 @@ impl GpuEngine {
         let smallest = devices.iter().map(|device| device.memory).min();
         let mut workers: Vec<(usize, Box<dyn Executor>)> = Vec::new();
         let storage = Arc::new(CuFileStorage::new(first));
-        for device in &devices {
+        let pools: Vec<_> = devices.iter().map(ResidentPool::new).collect();
+        for (device, pool) in devices.iter().zip(&pools) {
             for _ in 0..WORKERS_PER_DEVICE {
-                let worker = Worker::new(device, nvcomp.as_ref(), &storage, FIRST_OUTPUT_BYTES)?;
+                let nvcomp = nvcomp.as_ref();
+                let worker = Worker::new(device, nvcomp, &storage, pool, FIRST_OUTPUT_BYTES)?;
                 workers.push((device.ordinal, Box::new(worker)));
             }
         }
@@ -245,7 +247,7 @@ impl GpuEngine {
             DEVICE_TIMEOUT,
         )?;
         engine.without_nvcomp = missing;
-        engine.opened = devices;
+        engine.opened = devices.into_iter().zip(pools).collect();
         Ok(Arc::new(engine))
     }
 
@@ -405,11 +407,15 @@ impl GpuEngine {
 
     fn for_pairs(&self, is_required: bool) -> Option<Arc<GpuPairs>> {
         let bits = self.budget.devices();
-        let is_used = |device: &&Arc<CudaDevice>| bits >> (device.ordinal % 64) & 1 != 0;
-        let devices: Vec<_> = self.opened.iter().filter(is_used).cloned().collect();
+        let opened = self.opened.iter();
+        let used = opened.filter(|(device, _)| bits >> (device.ordinal % 64) & 1 != 0);
+        let (devices, pools): (Vec<_>, Vec<_>) = used.cloned().unzip();
+        if devices.is_empty() {
+            return None;
+        }
         let (budget, staging) = (Arc::clone(&self.budget), Arc::clone(&self.staging));
-        (!devices.is_empty())
-            .then(|| Arc::new(GpuPairs::new(budget, devices, staging, is_required)))
+        let pairs = GpuPairs::new(budget, devices, pools, staging, is_required);
+        Some(Arc::new(pairs))
     }
 
     /// Lets this many workers of a device run batches (0: all of them), from the next batch on. The last call applies, for all queries of

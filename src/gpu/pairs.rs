@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::cuda::{
-    ChunkOnDevice, CudaDevice, Layout, PairCounter, Staging, WeightedLayout, WeightedPairs,
-    of_device,
+    ChunkOnDevice, CudaDevice, Layout, PairCounter, ResidentPool, Staging, WeightedLayout,
+    WeightedPairs, of_device,
 };
 use super::memory_budget::{MemoryBudget, Reserved};
 use crate::counts::pairs::{
@@ -21,6 +21,8 @@ use crate::gpu::error::GpuError;
 pub struct GpuPairs {
     pub(super) budget: Arc<MemoryBudget>,
     pub(super) devices: Vec<Arc<CudaDevice>>,
+    /// Memory of each for rows that stay there.
+    pools: Vec<Arc<ResidentPool>>,
     pub(super) staging: Arc<Staging>,
     pub(super) is_required: bool,
 }
@@ -29,12 +31,14 @@ impl GpuPairs {
     pub(super) fn new(
         budget: Arc<MemoryBudget>,
         devices: Vec<Arc<CudaDevice>>,
+        pools: Vec<Arc<ResidentPool>>,
         staging: Arc<Staging>,
         is_required: bool,
     ) -> Self {
         Self {
             budget,
             devices,
+            pools,
             staging,
             is_required,
         }
@@ -83,24 +87,23 @@ impl GpuPairs {
 /// Memory for rows that stay on devices, while a query counts their pairs.
 #[derive(Debug)]
 struct ResidentMemory {
-    devices: Vec<Arc<CudaDevice>>,
+    /// The devices, as bits.
+    devices: u64,
+    pools: Vec<Arc<ResidentPool>>,
     budget: Arc<MemoryBudget>,
     _reserved: Reserved,
 }
 
 impl KeepsRows for ResidentMemory {
     fn devices(&self) -> u64 {
-        let bits = self.devices.iter().map(|device| 1 << (device.ordinal % 64));
-        bits.fold(0, |all, bit: u64| all | bit)
+        self.devices
     }
 }
 
 impl Drop for ResidentMemory {
     fn drop(&mut self) {
         let is_lost = self.budget.is_lost();
-        self.devices
-            .iter()
-            .for_each(|device| device.resident.close(is_lost));
+        self.pools.iter().for_each(|pool| pool.close(is_lost));
     }
 }
 
@@ -108,11 +111,12 @@ impl PairDevice for GpuPairs {
     fn keep_rows(&self) -> Option<Box<dyn KeepsRows>> {
         let bytes = self.budget.for_resident_rows();
         let reserved = self.reserve(Some(bytes))?;
-        self.devices
-            .iter()
-            .for_each(|device| device.resident.open(bytes));
+        self.pools.iter().for_each(|pool| pool.open(bytes));
+        let bit = |device: &Arc<CudaDevice>| 1 << (device.ordinal % 64);
+        let devices = self.devices.iter().map(bit);
         Some(Box::new(ResidentMemory {
-            devices: self.devices.clone(),
+            devices: devices.fold(0, |all, bit: u64| all | bit),
+            pools: self.pools.clone(),
             budget: Arc::clone(&self.budget),
             _reserved: reserved,
         }))

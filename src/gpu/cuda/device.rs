@@ -7,7 +7,6 @@ use cudarc::driver::{CudaContext, DriverError};
 
 use super::kernels::{Kernels, PairKernels, SiteKernels};
 use super::libraries;
-use super::resident::ResidentPool;
 use crate::gpu::error::GpuError;
 
 /// A device that is ready to run batches.
@@ -23,8 +22,6 @@ pub struct CudaDevice {
     pub(super) multiprocessors: u32,
     pub(super) context: Arc<CudaContext>,
     pub(super) kernels: Kernels,
-    /// Memory for rows that stay on it.
-    pub resident: ResidentPool,
     pair_kernels: OnceLock<Result<PairKernels, GpuError>>,
     site_kernels: OnceLock<Result<SiteKernels, GpuError>>,
 }
@@ -65,7 +62,6 @@ impl CudaDevice {
             memory: context.total_mem().map_err(failed)?,
             context,
             kernels,
-            resident: ResidentPool::default(),
             pair_kernels: OnceLock::new(),
             site_kernels: OnceLock::new(),
         })

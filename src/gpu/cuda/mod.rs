@@ -37,7 +37,7 @@ pub use nvcomp::Nvcomp;
 pub use pair_counter::PairCounter;
 pub use pair_layout::{Layout, WeightedLayout};
 pub use pair_stream::{Staging, of_device};
-pub use resident::ChunkOnDevice;
+pub use resident::{ChunkOnDevice, ResidentPool};
 pub use site_layout::SiteLayout;
 pub use site_sums::SiteSums;
 pub use weighted_pairs::WeightedPairs;

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::device::CudaDevice;
 use super::fetched::Fetched;
 use super::memory::DeviceBuffer;
-use super::pair_layout::{Layout, splits, tiles};
+use super::pair_layout::{Layout, THREADS, splits, tiles};
 use super::pair_rows::{self, RowBuffer, RowSink, add_resident, add_rows};
 use super::pair_stream::{PairStream, Staging, of_device};
 use crate::counts::gathered::plane_words;
@@ -18,9 +18,6 @@ use crate::counts::pairs::SetRows;
 use crate::counts::{CountError, ResidentPart, Workers};
 use crate::gpu::abi;
 use crate::gpu::error::GpuError;
-
-/// Threads of a thread block, where the kernel needs no other number.
-pub(super) const THREADS: u32 = 256;
 
 /// Counts that a thread adds at a time.
 const PART: usize = 1 << 17;

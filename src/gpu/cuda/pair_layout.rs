@@ -4,6 +4,8 @@ use crate::counts::gathered::plane_words;
 use crate::counts::pairs::Units;
 use crate::gpu::abi;
 
+/// Threads of a thread block, where the kernel needs no other number.
+pub(super) const THREADS: u32 = 256;
 /// Bytes of rows that become units at a time.
 const ROWS_BYTES: usize = 32 << 20;
 /// Bytes of rows that are sorted by class at a time. Each class takes a slice or more, so rows should be many times as many as classes.

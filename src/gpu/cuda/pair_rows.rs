@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::device::CudaDevice;
 use super::memory::{DeviceBuffer, Pinned};
-use super::pair_counter::THREADS;
+use super::pair_layout::THREADS;
 use super::pair_stream::{POLL, PairStream, STAGING_BYTES, of_device};
 use super::resident::ChunkOnDevice;
 use crate::counts::pairs::SetRows;

@@ -12,8 +12,11 @@ use super::memory::DeviceBuffer;
 use crate::counts::ResidentRows;
 
 /// The memory of a device.
-#[derive(Debug, Default)]
-pub struct ResidentPool(Mutex<Pool>);
+#[derive(Debug)]
+pub struct ResidentPool {
+    device: Arc<CudaDevice>,
+    pool: Mutex<Pool>,
+}
 
 #[derive(Debug, Default)]
 struct Pool {
@@ -29,16 +32,24 @@ struct Pool {
 }
 
 impl ResidentPool {
+    /// No memory of `device` yet.
+    pub fn new(device: &Arc<CudaDevice>) -> Arc<Self> {
+        Arc::new(Self {
+            device: Arc::clone(device),
+            pool: Mutex::default(),
+        })
+    }
+
     /// Lets the pool hold so many bytes for one more query.
     pub fn open(&self, most: usize) {
-        let mut pool = self.0.lock();
+        let mut pool = self.pool.lock();
         pool.most = pool.most.max(most);
         pool.users += 1;
     }
 
     /// Ends a query's use. Memory that is not used is freed after the last one, but on a device that `is_lost`, where freeing would wait for it.
     pub fn close(&self, is_lost: bool) {
-        let mut pool = self.0.lock();
+        let mut pool = self.pool.lock();
         pool.is_lost |= is_lost;
         pool.users = pool.users.saturating_sub(1);
         let mut freed = vec![];
@@ -53,15 +64,15 @@ impl ResidentPool {
         free(freed, is_lost);
     }
 
-    /// Memory of at least so many bytes of `device`; `None` if there is none left.
-    pub fn take(device: &Arc<CudaDevice>, bytes: usize) -> Option<ResidentMemory> {
+    /// Memory of at least so many bytes; `None` if there is none left.
+    pub fn take(self: &Arc<Self>, bytes: usize) -> Option<ResidentMemory> {
         let memory = |buffer| {
             Some(ResidentMemory {
-                device: Arc::clone(device),
+                pool: Arc::clone(self),
                 buffer: Some(buffer),
             })
         };
-        let mut pool = device.resident.0.lock();
+        let mut pool = self.pool.lock();
         let fits = |(_, buffer): &(usize, &DeviceBuffer)| buffer.len() >= bytes;
         let fitting = pool.free.iter().enumerate().filter(fits);
         let smallest = fitting.min_by_key(|(_, buffer)| buffer.len());
@@ -90,9 +101,9 @@ impl ResidentPool {
         if !has_room {
             return None;
         }
-        let mut buffer = DeviceBuffer::new(device);
+        let mut buffer = DeviceBuffer::new(&self.device);
         let allocated = buffer.ensure("rows that stay on the device", bytes);
-        let mut pool = device.resident.0.lock();
+        let mut pool = self.pool.lock();
         pool.held = pool.held.saturating_sub(most).saturating_add(buffer.len());
         drop(pool);
         match allocated {
@@ -105,7 +116,7 @@ impl ResidentPool {
     }
 
     fn give_back(&self, buffer: DeviceBuffer) {
-        let mut pool = self.0.lock();
+        let mut pool = self.pool.lock();
         if pool.users > 0 {
             pool.free.push(buffer);
             return;
@@ -127,7 +138,7 @@ fn free(mut buffers: Vec<DeviceBuffer>, is_lost: bool) {
 /// Memory of a batch.
 #[derive(Debug)]
 pub struct ResidentMemory {
-    device: Arc<CudaDevice>,
+    pool: Arc<ResidentPool>,
     buffer: Option<DeviceBuffer>,
 }
 
@@ -141,7 +152,7 @@ impl ResidentMemory {
 impl Drop for ResidentMemory {
     fn drop(&mut self) {
         if let Some(buffer) = self.buffer.take() {
-            self.device.resident.give_back(buffer);
+            self.pool.give_back(buffer);
         }
     }
 }
@@ -185,7 +196,7 @@ impl ChunkOnDevice {
 
     /// The number of the device.
     pub fn device(&self) -> usize {
-        self.memory.device.ordinal
+        self.memory.pool.device.ordinal
     }
 
     /// The address of the first row of a set, and the number of rows; `None` if its planes do not have `width` words.

@@ -10,7 +10,7 @@ use std::thread;
 use super::device::CudaDevice;
 use super::fetched::Fetched;
 use super::memory::{DeviceBuffer, Pinned};
-use super::pair_counter::THREADS;
+use super::pair_layout::THREADS;
 use super::pair_stream::{POLL, PairStream, STAGING_BYTES, Staging};
 use super::site_layout::SiteLayout;
 use crate::counts::Workers;

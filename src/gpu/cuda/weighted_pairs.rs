@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::device::CudaDevice;
 use super::fetched::Fetched;
 use super::memory::DeviceBuffer;
-use super::pair_counter::THREADS;
+use super::pair_layout::THREADS;
 use super::pair_layout::{WeightedLayout, splits, tiles};
 use super::pair_rows::{self, RowBuffer, RowSink, add_resident, add_rows};
 use super::pair_stream::{PairStream, Staging, of_device};

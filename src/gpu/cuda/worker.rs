@@ -67,6 +67,8 @@ pub struct Worker {
     lengths: Vec<usize>,
     /// For each job of the batch its rows that may stay on the device; empty if there is no memory for them.
     resident: Vec<Option<ResidentChunk>>,
+    /// The memory of these.
+    pool: Arc<ResidentPool>,
     reading: Duration,
 }
 
@@ -74,7 +76,7 @@ pub struct Worker {
 unsafe impl Send for Worker {}
 
 impl Worker {
-    /// A worker of `device`, with page-locked memory for `results` bytes of results.
+    /// A worker of `device`, with page-locked memory for `results` bytes of results, and `pool` for rows that stay on the device.
     ///
     /// # Errors
     /// What could not be created.
@@ -82,6 +84,7 @@ impl Worker {
         device: &Arc<CudaDevice>,
         nvcomp: Option<&Arc<Nvcomp>>,
         storage: &Arc<CuFileStorage>,
+        pool: &Arc<ResidentPool>,
         results: usize,
     ) -> Result<Self, GpuError> {
         device.bind()?;
@@ -108,6 +111,7 @@ impl Worker {
             description: BatchDescription::new(nvcomp.is_some()),
             lengths: Vec::new(),
             resident: Vec::new(),
+            pool: Arc::clone(pool),
             reading: Duration::ZERO,
         })
     }
@@ -139,7 +143,7 @@ impl Worker {
         if end == 0 {
             return None;
         }
-        let memory = Arc::new(ResidentPool::take(&self.device, end)?);
+        let memory = Arc::new(self.pool.take(end)?);
         let mut kept = KeptRows {
             address: memory.address(),
             bytes: end,
