@@ -8,6 +8,7 @@ mod device;
 mod device_memory;
 mod fetched;
 mod filter_description;
+mod kept_rows;
 mod kernel_cache;
 mod kernel_times;
 mod kernels;

@@ -40,6 +40,11 @@ impl ResidentPool {
         })
     }
 
+    /// Whether the device is one of these, as bits.
+    pub fn is_among(&self, devices: u64) -> bool {
+        devices >> (self.device.ordinal % 64) & 1 != 0
+    }
+
     /// Lets the pool hold so many bytes for one more query.
     pub fn open(&self, most: usize) {
         let mut pool = self.pool.lock();

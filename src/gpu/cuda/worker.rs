@@ -14,10 +14,11 @@ use cudarc::driver::{DriverError, sys};
 use super::batch_description::{Addresses, BatchDescription, CODECS, room};
 use super::cufile::CuFileStorage;
 use super::device::CudaDevice;
+use super::kept_rows::KeptRows;
 use super::launches::Launches;
 use super::memory::{DeviceBuffer, Pinned};
 use super::nvcomp::{Nvcomp, NvcompFrames};
-use super::resident::{ChunkOnDevice, ResidentPool};
+use super::resident::ResidentPool;
 use super::tables::{Tables, room_for};
 use super::zstd::ZstdLaunch;
 use crate::counts::ResidentChunk;
@@ -28,16 +29,8 @@ use crate::gpu::executor::{Executor, Failure, Results};
 use crate::gpu::plan::FrameCodec;
 use crate::gpu::slab::Slab;
 use crate::gpu::watchdog::{BatchProgress, Probe};
-use crate::gpu::work::{CountsOutput, WorkOutput};
+use crate::gpu::work::WorkOutput;
 use crate::store::LocalFile;
-
-/// Memory for the rows of a batch that may stay on the device.
-struct KeptRows {
-    address: u64,
-    bytes: usize,
-    /// For each job the address of its rows, or 0.
-    of_jobs: Vec<u64>,
-}
 
 /// Where the buffers of a batch are.
 struct Described {
@@ -116,50 +109,6 @@ impl Worker {
         })
     }
 
-    /// Whether rows may stay on this device.
-    fn may_keep(&self, counts: &CountsOutput) -> bool {
-        let devices = counts.keeps_rows().unwrap_or(0);
-        devices >> (self.device.ordinal % 64) & 1 != 0
-    }
-
-    /// Takes memory for the rows of a batch that may stay on the device, if there is some; returns its address and bytes, and for each job the
-    /// address of its rows, or 0.
-    fn keep_rows(&mut self, jobs: &[ChunkJob]) -> Option<KeptRows> {
-        let mut places = Vec::with_capacity(jobs.len());
-        let mut end = 0usize;
-        for job in jobs {
-            let widths = match &job.work.wanted {
-                WorkOutput::Counts(counts) if self.may_keep(counts) => {
-                    Some(counts.layout(job.sample_chunk, 1)?.widths)
-                }
-                _ => None,
-            };
-            let start = end;
-            if let Some(widths) = &widths {
-                end = end.checked_add(ChunkOnDevice::bytes(job.rows, widths)?)?;
-            }
-            places.push((start, widths));
-        }
-        if end == 0 {
-            return None;
-        }
-        let memory = Arc::new(self.pool.take(end)?);
-        let mut kept = KeptRows {
-            address: memory.address(),
-            bytes: end,
-            of_jobs: Vec::with_capacity(jobs.len()),
-        };
-        for (job, (start, widths)) in jobs.iter().zip(places) {
-            let address = kept.address + start as u64;
-            kept.of_jobs.push(widths.as_ref().map_or(0, |_| address));
-            self.resident.push(widths.map(|widths| {
-                let chunk = ChunkOnDevice::new(&memory, start, job.rows, widths);
-                ResidentChunk(Arc::new(chunk))
-            }));
-        }
-        Some(kept)
-    }
-
     /// Fills the tables of a batch.
     fn describe(&mut self, batch: &Batch) -> Result<Described, GpuError> {
         let jobs = &batch.jobs;
@@ -195,7 +144,10 @@ impl Worker {
         self.tables.start(&self.device, room(jobs))?;
         let results = addresses.results + results_at as u64;
         self.resident.clear();
-        let kept = self.keep_rows(jobs);
+        let mut kept = KeptRows::try_new(&self.pool, jobs);
+        if let Some(kept) = &mut kept {
+            self.resident = std::mem::take(&mut kept.chunks);
+        }
         let of_jobs = kept.as_ref().map_or(&[][..], |kept| &kept.of_jobs);
         self.description
             .fill(jobs, addresses, results, of_jobs, &mut self.tables)?;
