@@ -33,6 +33,7 @@ pub enum ChunkPurpose<'a> {
         /// Filters of the calls, which only a GPU applies.
         filters: &'a FieldFilters,
         /// The GPUs, as bits, on which rows of bit-planes may stay that they decode; `None` if none may.
+        #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "only GPUs keep rows"))]
         keeps_rows: Option<u64>,
     },
 }
