@@ -32,9 +32,6 @@ pub enum ChunkPurpose<'a> {
         selected: &'a [Vec<u32>],
         /// Filters of the calls, which only a GPU applies.
         filters: &'a FieldFilters,
-        /// The GPUs, as bits, on which rows of bit-planes may stay that they decode; `None` if none may.
-        #[cfg_attr(not(feature = "gpu"), allow(dead_code, reason = "only GPUs keep rows"))]
-        keeps_rows: Option<u64>,
     },
 }
 

@@ -150,10 +150,6 @@ impl GenotypeReader {
                 counter: &counter,
                 selected: &by_chunk,
                 filters: &filters,
-                keeps_rows: reads
-                    .resident
-                    .filter(|_| has_planes)
-                    .map(|planes| planes.devices()),
             },
             ranges,
         };

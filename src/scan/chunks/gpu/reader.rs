@@ -91,7 +91,7 @@ pub fn open(
     if request.dataset.columns()[request.column].is_site_level() {
         return Ok(None);
     }
-    let parts = match part_requests(device, request) {
+    let parts = match part_requests(device, request, context) {
         Ok(parts) => parts,
         Err(reason) => {
             device.leave_to_host(array, request.dataset.array_error(array, reason))?;
@@ -142,7 +142,11 @@ pub fn open(
 }
 
 /// The work of GPUs on each part of a variant chunk.
-fn part_requests(device: &Gpus, request: &ChunkRequest<'_>) -> Result<Vec<PartRequest>, GpuError> {
+fn part_requests(
+    device: &Gpus,
+    request: &ChunkRequest<'_>,
+    context: ReadContext<'_>,
+) -> Result<Vec<PartRequest>, GpuError> {
     let ChunkRequest {
         dataset, column, ..
     } = request;
@@ -177,10 +181,7 @@ fn part_requests(device: &Gpus, request: &ChunkRequest<'_>) -> Result<Vec<PartRe
             (None, None, elements)
         }
         ChunkPurpose::Genotypes {
-            counter,
-            selected,
-            keeps_rows,
-            ..
+            counter, selected, ..
         } => {
             let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
             let counts = || {
@@ -188,8 +189,9 @@ fn part_requests(device: &Gpus, request: &ChunkRequest<'_>) -> Result<Vec<PartRe
                 CountsOutput::try_new(counted, samples, copies, planner.shares_rows())
             };
             // Results of several parts are added, which needs all rows.
-            let resident = match keeps_rows.filter(|_| request.parts().len() == 1) {
-                Some(devices) => counts()?.keeping_rows(devices),
+            let resident = context.resident.filter(|_| request.parts().len() == 1);
+            let resident = match resident {
+                Some(resident) => counts()?.keeping_rows(resident.devices()),
                 None => None,
             };
             let elements = ElementsOutput {
