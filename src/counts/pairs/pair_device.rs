@@ -59,7 +59,7 @@ pub(crate) trait UnitCounter: Debug + Send + Sync {
         workers: &Workers<'_>,
     ) -> Result<(), CountError>;
 
-    /// Adds rows that are on a device of which this counts pairs, if a row has one plane.
+    /// Adds rows that are on the devices. Only for units that need one plane of a row.
     ///
     /// # Errors
     /// As [`add`](Self::add).
@@ -124,7 +124,7 @@ pub(crate) trait WeightedCounter: Debug + Send + Sync {
         workers: &Workers<'_>,
     ) -> Result<(), CountError>;
 
-    /// Adds rows that are on a device of which this adds up products, each of one of `classes`.
+    /// Adds rows that are on the devices, a row of each of `classes`.
     ///
     /// # Errors
     /// As [`UnitCounter::add`].

@@ -89,8 +89,7 @@ impl Part {
         parts
     }
 
-    /// The first units, some at a time. What is in rows of second units is read by cache lines if the first units of a block are next to each other
-    /// in them.
+    /// The first units, some at a time. The counts of a second unit with these are next to each other, so they share cache lines.
     pub(super) fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let Range { start, end } = self.firsts;
         (start..end)
