@@ -107,7 +107,7 @@ impl PairCounter {
         add_rows(&self.0, rows, &[], set, workers)
     }
 
-    /// Adds rows that are on the device, if a row has one plane.
+    /// Adds rows that are on the device. Only for units that need one plane of a row.
     ///
     /// # Errors
     /// Those of the device.
