@@ -256,6 +256,84 @@ fn layers_import_downwards_only() {
     );
 }
 
+/// Folders of `src` whose code needs a feature of `Cargo.toml`, and single files that do.
+const BEHIND_FEATURES: [&str; 8] = [
+    "cli/",
+    "cluster/",
+    "flight/",
+    "gpu/",
+    "python/",
+    "lib.rs",
+    "main.rs",
+    "scan/remote/sdk.rs",
+];
+
+/// The lint without default features has all optional crates, as the other lints have, so it does not see who names them.
+#[test]
+fn optional_crates_are_named_behind_features_alone() {
+    let manifest = fs::read_to_string(crate::common::top().join("Cargo.toml")).unwrap();
+    let optional: Vec<String> = manifest
+        .lines()
+        .filter(|line| line.contains("optional = true"))
+        .map(|line| line.split(' ').next().unwrap().replace('-', "_"))
+        .collect();
+    assert!(optional.len() > 15, "{optional:?}");
+    let root = crate::common::top().join("src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    let (mut found, mut uses) = (Vec::new(), 0);
+    for file in files {
+        let path = file.strip_prefix(&root).unwrap().to_str().unwrap();
+        let path = path.replace('\\', "/");
+        let code = code_only(&fs::read_to_string(&file).unwrap());
+        let names = optional.iter().filter(|name| names_crate(&code, name));
+        let names: Vec<_> = names.collect();
+        uses += names.len();
+        if !BEHIND_FEATURES.iter().any(|free| path.starts_with(free)) {
+            found.extend(names.iter().map(|name| format!("src/{path}: {name}")));
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "crates that are optional are named only in code behind their features:\n{}",
+        found.join("\n")
+    );
+    assert!(uses > 50, "only {uses} uses of optional crates were found");
+}
+
+/// Whether some code names a crate: `name::`, or `use name`.
+fn names_crate(code: &str, name: &str) -> bool {
+    code.match_indices(name).any(|(at, _)| {
+        let before = code[..at].trim_end_matches("::");
+        let is_first = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_')
+            && (before.len() == at || !before.trim_end().ends_with(char::is_alphanumeric));
+        let after = &code[at + name.len()..];
+        is_first
+            && (after.starts_with("::")
+                || before.ends_with("use ") && after.starts_with([';', ' ']))
+    })
+}
+
+#[test]
+fn crates_are_found_in_code() {
+    for code in [
+        "use clap::Parser;",
+        "use clap;",
+        "fn f(x: ::clap::Error)",
+        "{clap::of()}",
+    ] {
+        assert!(names_crate(code, "clap"), "{code}");
+    }
+    for code in [
+        "use eclap::Parser;",
+        "use clap_x::Y;",
+        "let clap = 1;",
+        "use a::clap::Y;",
+    ] {
+        assert!(!names_crate(code, "clap"), "{code}");
+    }
+}
+
 #[test]
 fn the_checker_catches_violations() {
     let refused = |path: &str, source: &str, line: usize, layer: &str| {
