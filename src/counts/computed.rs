@@ -361,7 +361,7 @@ mod tests {
             ..without
         };
         assert!(counter.set_computed(&with, 3, &mut out));
-        let planes = Arc::new(crate::counts::ResidentPlanes::new(1));
+        let planes = Arc::new(crate::counts::ResidentPlanes::new(1, 0));
         let key = crate::counts::ResidentReader::new(&planes).register(&chunk);
         out.planes[0].set_resident(key, 5);
         let row = |at: usize| {

@@ -128,6 +128,8 @@ pub struct ResidentPlanes {
     readers: Mutex<Vec<ReaderChunks>>,
     /// The devices on which rows may stay, as bits.
     devices: u64,
+    /// Bytes that they have for the rows of the partition.
+    bytes: usize,
 }
 
 /// Registers the chunks of one reader, in the order of their rows.
@@ -184,17 +186,27 @@ impl Drop for ResidentReader {
 }
 
 impl ResidentPlanes {
-    /// No chunks yet; their rows may stay on these devices, as bits.
-    pub fn new(devices: u64) -> Self {
+    /// No chunks yet; their rows may stay on these devices, as bits, which have so many bytes for them.
+    pub fn new(devices: u64, bytes: usize) -> Self {
         Self {
             readers: Mutex::default(),
             devices,
+            bytes,
         }
     }
 
     /// The devices on which rows may stay, as bits.
     pub fn devices(&self) -> u64 {
         self.devices
+    }
+
+    /// Bytes that these have for the rows of the partition.
+    #[cfg_attr(
+        not(feature = "gpu"),
+        allow(dead_code, reason = "only a GPU has such rows")
+    )]
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// A chunk; `None` if it is not here.
@@ -256,7 +268,7 @@ mod tests {
 
     #[test]
     fn the_last_chunk_of_a_reader_is_kept() {
-        let planes = Arc::new(ResidentPlanes::new(5));
+        let planes = Arc::new(ResidentPlanes::new(5, 0));
         let [first, second] = [ResidentReader::new(&planes), ResidentReader::new(&planes)];
         let chunks = [chunk(), chunk(), chunk()];
         let keys = chunks.each_ref().map(|chunk| second.register(chunk));

@@ -31,6 +31,11 @@ impl ChunkSizes {
         few >= FEW_ROWS && few.saturating_mul(4) >= self.may_stay.load(Ordering::Relaxed)
     }
 
+    /// Whether enough chunks are known of whose rows those that may stay are not too few.
+    pub fn rows_stay(&self) -> bool {
+        self.may_stay.load(Ordering::Relaxed) >= FEW_ROWS && !self.few_rows_stay()
+    }
+
     /// Adds a chunk whose rows may stay, and whether these are too few.
     pub fn add_resident(&self, are_few: bool) {
         self.may_stay.fetch_add(1, Ordering::Relaxed);
@@ -77,12 +82,12 @@ mod tests {
         let sizes = ChunkSizes::default();
         (0..60).for_each(|_| sizes.add_resident(false));
         (0..19).for_each(|_| sizes.add_resident(true));
-        assert!(!sizes.few_rows_stay(), "19 of 79");
+        assert!(!sizes.few_rows_stay() && sizes.rows_stay(), "19 of 79");
         sizes.add_resident(true);
-        assert!(sizes.few_rows_stay(), "20 of 80");
+        assert!(sizes.few_rows_stay() && !sizes.rows_stay(), "20 of 80");
         let sizes = ChunkSizes::default();
         (0..15).for_each(|_| sizes.add_resident(true));
-        assert!(!sizes.few_rows_stay());
+        assert!(!sizes.few_rows_stay() && !sizes.rows_stay());
     }
 
     #[test]

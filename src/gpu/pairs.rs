@@ -89,6 +89,8 @@ impl GpuPairs {
 struct ResidentMemory {
     /// The devices, as bits.
     devices: u64,
+    /// Bytes of each of them.
+    bytes: usize,
     pools: Vec<Arc<ResidentPool>>,
     budget: Arc<MemoryBudget>,
     _reserved: Reserved,
@@ -98,12 +100,18 @@ impl KeepsRows for ResidentMemory {
     fn devices(&self) -> u64 {
         self.devices
     }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 impl Drop for ResidentMemory {
     fn drop(&mut self) {
         let is_lost = self.budget.is_lost();
-        self.pools.iter().for_each(|pool| pool.close(is_lost));
+        self.pools
+            .iter()
+            .for_each(|pool| pool.close(self.bytes, is_lost));
     }
 }
 
@@ -116,6 +124,7 @@ impl PairDevice for GpuPairs {
         let devices = self.devices.iter().map(bit);
         Some(Box::new(ResidentMemory {
             devices: devices.fold(0, |all, bit: u64| all | bit),
+            bytes,
             pools: self.pools.clone(),
             budget: Arc::clone(&self.budget),
             _reserved: reserved,

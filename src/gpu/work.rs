@@ -341,10 +341,9 @@ impl Work {
             .max()
     }
 
-    /// Bytes that `rows` rows of a sample chunk may take until they are read, on the host and on the device.
-    pub fn held_bytes(&self, sample_chunk: usize, rows: usize) -> usize {
-        let output = self.output_bytes(sample_chunk, rows).unwrap_or(0);
-        let resident = match &self.wanted {
+    /// Bytes of device memory of `rows` rows of a sample chunk that stay there, at most.
+    pub fn resident_bytes(&self, sample_chunk: usize, rows: usize) -> usize {
+        match &self.wanted {
             WorkOutput::Counts(counts) if counts.keeps_rows().is_some() => {
                 let words = counts.layout(sample_chunk, 1).map(|layout| layout.widths);
                 let words = words.unwrap_or_default().into_iter();
@@ -354,8 +353,7 @@ impl Work {
                 bytes.saturating_mul(rows)
             }
             _ => 0,
-        };
-        output.saturating_add(resident)
+        }
     }
 
     /// Bytes of the results for `rows` rows of a sample chunk, at most.

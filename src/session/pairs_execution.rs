@@ -174,7 +174,7 @@ impl Execution {
             return Ok(None);
         };
         feeds.iter().flatten().for_each(|feed| feed.open());
-        let partitions = ResidentPartitions::of_scan(input, memory.devices());
+        let partitions = ResidentPartitions::of_scan(input, &*memory);
         Ok(partitions.map(|partitions| Resident {
             context: partitions.within(&self.context),
             partitions,

@@ -37,6 +37,10 @@ impl KeepsRows for Kept {
     fn devices(&self) -> u64 {
         1
     }
+
+    fn bytes(&self) -> usize {
+        1 << 20
+    }
 }
 
 /// The words of all rows of parts, of so many copies.

@@ -146,6 +146,9 @@ pub(crate) trait WeightedCounter: Debug + Send + Sync {
 pub(crate) trait KeepsRows: Debug + Send + Sync {
     /// The devices, as bits.
     fn devices(&self) -> u64;
+
+    /// Bytes of each of them.
+    fn bytes(&self) -> usize;
 }
 
 /// One or more devices that count pairs.

@@ -45,21 +45,21 @@ impl ResidentPool {
         devices >> (self.device.ordinal % 64) & 1 != 0
     }
 
-    /// Lets the pool hold so many bytes for one more query.
-    pub fn open(&self, most: usize) {
+    /// Lets the pool hold so many bytes more, for one more query.
+    pub fn open(&self, bytes: usize) {
         let mut pool = self.pool.lock();
-        pool.most = pool.most.max(most);
+        pool.most = pool.most.saturating_add(bytes);
         pool.users += 1;
     }
 
-    /// Ends a query's use. Memory that is not used is freed after the last one, but on a device that `is_lost`, where freeing would wait for it.
-    pub fn close(&self, is_lost: bool) {
+    /// Ends the use of so many bytes by a query. Memory that is not used is freed after the last one, but on a device that `is_lost`, where freeing would wait for it.
+    pub fn close(&self, bytes: usize, is_lost: bool) {
         let mut pool = self.pool.lock();
         pool.is_lost |= is_lost;
         pool.users = pool.users.saturating_sub(1);
+        pool.most = pool.most.saturating_sub(bytes);
         let mut freed = vec![];
         if pool.users == 0 {
-            pool.most = 0;
             freed = std::mem::take(&mut pool.free);
             let bytes: usize = freed.iter().map(DeviceBuffer::len).sum();
             pool.held = pool.held.saturating_sub(bytes);

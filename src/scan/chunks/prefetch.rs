@@ -70,6 +70,11 @@ pub trait ChunkReader: Send + Sync {
     /// The number of variant chunks of the next read, at least one.
     fn group(&self) -> usize;
 
+    /// The maximum number of variant chunks in flight now, beside that of the window.
+    fn most_chunks(&self) -> usize {
+        usize::MAX
+    }
+
     /// Reads these variant chunks (ascending, at least one) or, if they turn out to be large, the first few of them.
     fn read(self: Arc<Self>, chunks: Vec<u64>) -> BoxFuture<'static, Result<Arrivals, VczError>>;
 }
@@ -308,7 +313,8 @@ impl Prefetch {
     /// Starts reads until as many are in flight as the window holds.
     fn fill(&mut self) {
         let in_flight: usize = self.reads.iter().map(|read| read.chunks.len()).sum();
-        let mut room = self.window.chunks.saturating_sub(in_flight);
+        let most = self.window.chunks.min(self.reader.most_chunks().max(1));
+        let mut room = most.saturating_sub(in_flight);
         while room > 0 && self.reads.len() < self.window.reads {
             let group = self.reader.group().clamp(1, room);
             let chunks: Vec<u64> = self.upcoming.by_ref().take(group).collect();

@@ -12,6 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::source::VczSource;
 use crate::counts::ResidentPlanes;
+use crate::counts::pairs::KeepsRows;
 use crate::scan::options::Backend;
 
 /// The least rows of a scan for which a GPU is prepared before any is read.
@@ -41,11 +42,13 @@ fn source_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&VczSource> {
 }
 
 impl ResidentPartitions {
-    /// Those of a scan, without chunks, of which rows may stay on these devices, as bits; `None` if `plan` is no scan.
-    pub fn of_scan(plan: &Arc<dyn ExecutionPlan>, devices: u64) -> Option<Arc<Self>> {
-        let partitions = source_of(plan)?.partitions.iter();
-        let partitions = partitions.map(|_| Arc::new(ResidentPlanes::new(devices)));
-        Some(Arc::new(Self(partitions.collect())))
+    /// Those of a scan, without chunks, of which rows may stay in this memory; `None` if `plan` is no scan.
+    pub fn of_scan(plan: &Arc<dyn ExecutionPlan>, memory: &dyn KeepsRows) -> Option<Arc<Self>> {
+        let partitions = &source_of(plan)?.partitions;
+        let bytes = memory.bytes() / partitions.len().max(1);
+        let of_partition = || Arc::new(ResidentPlanes::new(memory.devices(), bytes));
+        let all = partitions.iter().map(|_| of_partition());
+        Some(Arc::new(Self(all.collect())))
     }
 
     /// The context in which to execute the scan.

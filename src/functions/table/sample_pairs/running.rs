@@ -265,7 +265,7 @@ impl Running {
             self.kept = device.keep_rows();
         }
         let kept = self.kept.as_ref();
-        Ok(kept.and_then(|kept| ResidentPartitions::of_scan(&self.input, kept.devices())))
+        Ok(kept.and_then(|kept| ResidentPartitions::of_scan(&self.input, kept.as_ref())))
     }
 
     /// Adds the counts of the device.

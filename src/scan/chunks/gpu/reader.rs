@@ -29,6 +29,8 @@ use crate::store::ArrayMeta;
 const WINDOW_BYTES: usize = 32 << 20;
 /// The maximum number of variant chunks in flight for a partition.
 const WINDOW_CHUNKS: usize = 4096;
+/// The memory of rows that stay on a GPU is that of a batch, which is free once the partitions have used all of its chunks.
+const HELD_BY_OTHERS: usize = 2;
 /// The maximum number of variant chunks of a read, and of their encoded bytes. Reads have several chunks, because passing a task between
 /// threads takes longer than reading one chunk.
 const GROUP_CHUNKS: usize = 16;
@@ -71,6 +73,10 @@ pub struct GpuReader {
     in_groups: bool,
     /// The variant chunks in a read of a remote archive, whose neighbouring chunks are read by one request; `None` elsewhere.
     pub in_archive: Option<usize>,
+    /// The maximum number of variant chunks in flight whose results are all sent to the host.
+    most_chunks: usize,
+    /// The maximum number of those whose rows stay on the GPU; 0 if none may.
+    most_resident: usize,
     /// Permits of a KiB for encoded chunks that wait for the host.
     pub kept: Arc<Semaphore>,
     /// One permit per read: `vcz.prefetch`, or fewer for a local store. More chunks may be in flight: those that a GPU works on.
@@ -108,7 +114,7 @@ pub fn open(
         ChunkPurpose::Elements | ChunkPurpose::Samples(_) => vec![],
     };
     let is_plain = |part: &PartRequest| part.work().is_some_and(|work| work.planner.is_plain());
-    let reader = GpuReader {
+    let mut reader = GpuReader {
         dataset: Arc::clone(request.dataset),
         array: Arc::clone(array),
         engine: Arc::clone(&device.engine),
@@ -125,6 +131,8 @@ pub fn open(
                 None => archive::group(mean.saturating_mul(parts.len() as u64)),
             }
         }),
+        most_chunks: 0,
+        most_resident: 0,
         kept: Arc::new(Semaphore::new(KEPT_KIB)),
         reading: Semaphore::new(reads.max(1)),
         metrics: context.metrics.clone(),
@@ -263,23 +271,37 @@ impl PartRequest {
 }
 
 impl GpuReader {
-    /// The number of variant chunks that may be in flight: as many as give [`WINDOW_BYTES`] of results, as far as the memory pool allows.
-    fn window(&self, context: ReadContext<'_>) -> (Window, Option<ReservedBytes>) {
+    /// The number of variant chunks that may be in flight: as many as give [`WINDOW_BYTES`] of results, as far as the memory pool allows; if
+    /// rows stay on the GPU, also as many as it has memory for.
+    fn window(&mut self, context: ReadContext<'_>) -> (Window, Option<ReservedBytes>) {
         let rows = self.array.chunks[0] as usize;
-        let results = |part: &PartRequest| {
-            let held = |work: &Arc<Work>| work.held_bytes(part.sample_chunk(), rows);
-            // Either may be used.
-            let counts = part.counts.iter().chain(&part.resident).map(held).max();
-            let elements = part.elements.as_ref().map(held);
-            counts.unwrap_or(0).saturating_add(elements.unwrap_or(0))
-        };
-        let bytes = self
-            .parts
-            .iter()
-            .map(results)
-            .fold(1, usize::saturating_add);
+        // The host's and the GPU's bytes of a variant chunk.
+        let mut bytes = 1usize;
+        let (mut resident, mut on_gpu) = (1usize, 0usize);
+        for part in &self.parts {
+            let of = |work: &Arc<Work>| work.output_bytes(part.sample_chunk(), rows).unwrap_or(0);
+            let of_elements = part.elements.as_ref().map_or(0, of);
+            let counts = part.counts.as_ref().map_or(0, of);
+            bytes = bytes.saturating_add(counts).saturating_add(of_elements);
+            let stays = part.resident.as_ref();
+            resident = resident
+                .saturating_add(stays.map_or(0, of))
+                .saturating_add(of_elements);
+            let on = stays.map(|work| work.resident_bytes(part.sample_chunk(), rows));
+            on_gpu = on_gpu.saturating_add(on.unwrap_or(0));
+        }
         let most = (WINDOW_BYTES / bytes).clamp(2, WINDOW_CHUNKS);
         let (most_chunks, taken) = take(context.memory, bytes, most);
+        self.most_chunks = most_chunks;
+        self.most_resident = match context.resident.filter(|_| on_gpu > 0) {
+            Some(planes) => {
+                let on_host = most_chunks.saturating_mul(bytes) / resident;
+                let on_gpu = planes.bytes() / on_gpu.saturating_mul(HELD_BY_OTHERS);
+                on_host.min(on_gpu).clamp(1, WINDOW_CHUNKS)
+            }
+            None => 0,
+        };
+        let most_chunks = most_chunks.max(self.most_resident);
         let window = Window {
             // All chunks that fit are in flight, unless reading ahead is off.
             reads: if context.ahead.prefetch == 0 {
@@ -344,6 +366,16 @@ impl ChunkReader for GpuReader {
         }
         let bytes = self.chunk_bytes().saturating_mul(self.parts.len().max(1));
         (GROUP_BYTES / bytes).clamp(1, GROUP_CHUNKS)
+    }
+
+    fn most_chunks(&self) -> usize {
+        let resident = self.parts.iter().find_map(|part| part.resident.as_ref());
+        match resident.map(|work| &work.sizes) {
+            Some(sizes) if sizes.rows_stay() => self.most_resident,
+            // Not known: their results may be the larger ones.
+            Some(sizes) if !sizes.few_rows_stay() => self.most_chunks.min(self.most_resident),
+            _ => self.most_chunks,
+        }
     }
 
     fn read(
