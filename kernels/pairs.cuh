@@ -43,11 +43,21 @@ struct VczPairRows {
 
 // Rows of one plane to copy, so that they lie one after the other.
 struct VczCopiedRows {
-    u64 from;     // u64, n_rows: the address of each row, and 1 more where the bits of all copies are inverted
+    u64 from;     // u64, n_rows: the address of each row; bit 0 is set where the bits of all copies are inverted; bits 1 and 2 as in VczSampleRows
     u64 to;
     u32 n_rows;
     u32 width;    // 64-bit words of a row
     u32 copies;   // of which a row has bits
+    u32 pad;
+};
+
+// Rows of one plane in which the genotypes of diploid individuals are counted.
+struct VczSampleRows {
+    u64 from;       // u64, n_rows: the address of each row, which is not inverted; bits 1 and 2 are the number of its bits, at most 3
+    u64 counts;     // u32, four times n_samples, added to: heterozygous, homozygous for the allele, with its only copy, with all its copies
+    u32 n_rows;
+    u32 width;      // 32-bit words of a row
+    u32 n_samples;
     u32 pad;
 };
 
@@ -99,6 +109,7 @@ struct VczUnitSums {
 
 static_assert(sizeof(VczPairRows) == 48, "layout of VczPairRows");
 static_assert(sizeof(VczCopiedRows) == 32, "layout of VczCopiedRows");
+static_assert(sizeof(VczSampleRows) == 32, "layout of VczSampleRows");
 static_assert(sizeof(VczWeightedGram) == 72, "layout of VczWeightedGram");
 static_assert(sizeof(VczSiteCounts) == 56, "layout of VczSiteCounts");
 static_assert(sizeof(VczUnitSums) == 40, "layout of VczUnitSums");

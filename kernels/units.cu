@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_copy_rows(VczCopie
     const u32 warps = gridDim.x * VCZ_WARPS;
     for (u32 row = blockIdx.x * VCZ_WARPS + threadIdx.x / 32; row < job.n_rows; row += warps) {
         const u64 at = __ldg((const u64*)job.from + row);
-        const u64* const from = (const u64*)(at & ~(u64)1);
+        const u64* const from = (const u64*)(at & ~(u64)7);
         const u64 inverted = (at & 1) != 0 ? ~(u64)0 : 0;
         u64* const to = (u64*)job.to + (u64)row * job.width;
         for (u32 word = vcz_lane(); word < job.width; word += 32) {

@@ -48,7 +48,7 @@ pub use aggregate::{CellStatistic, aggregate_of_cells};
 pub(crate) use aggregate::{PairFeed, compares_sites, is_on_device, use_pair_device};
 pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use mask_source::{bind_mask, bound_mask, load_mask, needs_mask};
-pub(crate) use pair_device::{device_for, device_for_sites, would_be_on_device};
+pub(crate) use pair_device::{device_bytes, device_for, device_for_sites, would_be_on_device};
 pub use site_argument::{SiteArgument, SiteArguments};
 
 /// Every scalar function.

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
+use datafusion::physical_plan::udaf::AggregateFunctionExpr;
 
+use super::{keeps_matrix, pairs_size};
 use crate::counts::pairs::PairDevice;
 use crate::counts::sites::SiteDevice;
 use crate::scan::{Backend, VczSettings, count_pairs, pair_device, site_device};
@@ -15,6 +17,14 @@ const FEWEST_BYTES: usize = 512 << 10;
 /// Whether GPUs of a session with this backend count pairs whose counts have so many bytes.
 fn is_for_device(backend: Backend, bytes: usize) -> bool {
     backend == Backend::Gpu || bytes >= FEWEST_BYTES
+}
+
+/// Bytes of the counts over pairs of a call; as many as there can be for other calls, whose rows alone decide.
+pub(crate) fn device_bytes(call: &AggregateFunctionExpr) -> usize {
+    match keeps_matrix(call.fun()) {
+        true => pairs_size(call),
+        false => usize::MAX,
+    }
 }
 
 /// The same, and whether there are GPUs now.

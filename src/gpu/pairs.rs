@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::cuda::{
-    ChunkOnDevice, CudaDevice, Layout, PairCounter, ResidentPool, Staging, WeightedLayout,
-    WeightedPairs, of_device,
+    ChunkOnDevice, CudaDevice, DeviceSamples, Layout, PairCounter, ResidentPool, Staging,
+    WeightedLayout, WeightedPairs, of_device,
 };
 use super::memory_budget::{MemoryBudget, Reserved};
 use crate::counts::pairs::{
-    ClassWeights, KeepsRows, PairDevice, SetRows, UnitCounter, UnitCounts, Units, WeightedCounter,
-    WeightedSums,
+    ClassWeights, KeepsRows, PairDevice, SAMPLE_COUNTS, SampleCounter, SetRows, UnitCounter,
+    UnitCounts, Units, WeightedCounter, WeightedSums,
 };
 use crate::counts::{CountError, ResidentPart, Workers};
 use crate::gpu::error::GpuError;
@@ -158,6 +158,12 @@ impl PairDevice for GpuPairs {
         let on = self.open(layout.device_bytes(), open)?;
         Ok(on.map(|on| Box::new(on) as _))
     }
+
+    fn sample_counter(&self, samples: usize) -> Result<Option<Box<dyn SampleCounter>>, CountError> {
+        let open = |device: &_| DeviceSamples::try_new(device, samples, &self.staging);
+        let on = self.open(DeviceSamples::device_bytes(samples), open)?;
+        Ok(on.map(|on| Box::new(SamplesOnDevices { on, samples }) as _))
+    }
 }
 
 /// A counter on each device.
@@ -294,5 +300,39 @@ impl WeightedCounter for OnDevices<WeightedPairs> {
             counter.take(&mut sums, workers)?;
         }
         Ok(sums)
+    }
+}
+
+/// Counters of genotypes of individuals.
+#[derive(Debug)]
+struct SamplesOnDevices {
+    on: OnDevices<DeviceSamples>,
+    samples: usize,
+}
+
+impl SampleCounter for SamplesOnDevices {
+    fn add_resident(
+        &self,
+        parts: &[ResidentPart],
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let add =
+            |counter: &DeviceSamples, parts: &[_], _: &[u32]| counter.add_resident(parts, workers);
+        self.on.each_resident(parts, &[], add)
+    }
+
+    fn take(self: Box<Self>) -> Result<Vec<u32>, CountError> {
+        // Dropped after the counters.
+        let _reserved = self.on._reserved;
+        let mut counters = self.on.counters;
+        for counter in &mut counters {
+            counter.finish()?;
+        }
+        // The device has memory for as many.
+        let mut counts = vec![0; SAMPLE_COUNTS * self.samples];
+        for counter in counters {
+            counter.take(&mut counts)?;
+        }
+        Ok(counts)
     }
 }

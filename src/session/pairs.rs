@@ -1,8 +1,11 @@
-//! Partial aggregation over pairs without GROUP BY: all partitions add their rows to one state.
+//! Partial aggregation without GROUP BY of what GPUs count: pairs, whose partitions add their rows to one state, and individuals.
 //!
 //! [`PairsExec`] does what DataFusion's `AggregateExec` does in the mode `Partial`. There, each partition has a state of its own, and that
 //! of an aggregate over pairs is a matrix of all pairs once it has many rows: one matrix for each partition, and all are added at the end.
 //! [`pairs_rule`](super::pairs_rule) decides where it is used; EXPLAIN shows the memory of the state.
+//!
+//! Individuals (`sample_counts`) are counted by it where GPUs do; then each partition has a state of rows that these do not count, and the
+//! last one also returns what they have counted.
 //!
 //! GPUs count pairs for large populations, as `vcz.backend` says; EXPLAIN shows `backend=gpu` where they would, or did.
 //!
@@ -29,10 +32,12 @@ use parking_lot::Mutex;
 use super::left_out;
 use super::pairs_execution::{Execution, Part, sum};
 use super::runs::shown;
-use crate::functions::{compares_pairs, is_on_device, pairs_size, would_be_on_device};
+use crate::functions::{
+    compares_pairs, device_bytes, is_on_device, pairs_size, would_be_on_device,
+};
 use crate::scan::Backend;
 
-/// Partial aggregation without groups into one state.
+/// Partial aggregation without groups, into one state for pairs.
 #[derive(Debug)]
 pub struct PairsExec {
     /// The calls, filters and input, and the schema of the state.
@@ -79,7 +84,7 @@ impl PairsExec {
         let would = || {
             let mut calls = self.aggregate.aggr_expr().iter();
             calls.any(|call| {
-                is_on_device(call.fun()) && would_be_on_device(self.backend, pairs_size(call))
+                is_on_device(call.fun()) && would_be_on_device(self.backend, device_bytes(call))
             })
         };
         self.on_gpu.lock().unwrap_or_else(would)

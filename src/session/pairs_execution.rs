@@ -1,14 +1,17 @@
 //! [`Execution`]: one execution of [`PairsExec`](super::pairs::PairsExec), whose partitions add their rows to one state. Directly above a scan of many rows, rows stay on
 //! the GPU that decodes them, and are counted there.
 //!
-//! Invariants: a partition that ends while others run leaves its rows to them, and the last one to end returns the state, so no
+//! A matrix of all pairs is in one state, to which all partitions add. Without one each partition has a state of its own for rows that GPUs do
+//! not count, so that it adds them beside the others.
+//!
+//! Invariants: a partition that ends while others run leaves the common state to them, and the last one to end returns it, so no
 //! partition waits for another to begin or to end. Each row is in exactly one state that is returned.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
-use arrow::compute::filter_record_batch;
+use arrow::compute::{concat_batches, filter_record_batch};
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -22,7 +25,9 @@ use parking_lot::Mutex;
 use super::runs_table::{passing_rows, values};
 use crate::counts::ResidentPlanes;
 use crate::counts::pairs::KeepsRows;
-use crate::functions::{PairFeed, device_for, is_on_device, pairs_size, use_pair_device};
+use crate::functions::{
+    PairFeed, device_bytes, device_for, is_on_device, keeps_matrix, use_pair_device,
+};
 use crate::scan::{ResidentPartitions, VczSettings, is_planes_type, may_keep_rows};
 
 /// The operator's name.
@@ -93,6 +98,12 @@ impl Execution {
         }
     }
 
+    /// Whether all partitions add their rows to one state.
+    fn has_one_state(&self) -> bool {
+        let mut calls = self.aggregate.aggr_expr().iter();
+        calls.any(|call| keeps_matrix(call.fun()))
+    }
+
     fn accumulators(&self) -> Result<Vec<Box<dyn Accumulator>>> {
         let calls = self.aggregate.aggr_expr().iter();
         calls.map(|call| call.create_accumulator()).collect()
@@ -108,7 +119,7 @@ impl Execution {
             if !is_on_device(call.fun()) {
                 continue;
             }
-            if let Some(device) = device_for(&settings, pairs_size(call)).await? {
+            if let Some(device) = device_for(&settings, device_bytes(call)).await? {
                 *feed = use_pair_device(accumulator.as_mut(), &device);
             }
         }
@@ -208,11 +219,13 @@ impl Execution {
         Ok((!are_sent).then_some(arguments))
     }
 
-    /// Adds the arguments of all calls for some rows; `false` if another partition has failed, whose error is that of the query.
+    /// Adds the arguments of all calls for some rows, to `own` if partitions have states of their own; `false` if another partition has
+    /// failed, whose error is that of the query.
     async fn add(
         &self,
         arguments: Vec<Vec<ArrayRef>>,
         resident: Option<&ResidentPlanes>,
+        own: &mut Option<OwnState>,
         metrics: &BaselineMetrics,
     ) -> Result<bool> {
         let arguments = match self.send(arguments, resident, metrics) {
@@ -223,6 +236,11 @@ impl Execution {
                 return Err(error);
             }
         };
+        if let Some(own) = own {
+            let _timer = metrics.elapsed_compute().timer();
+            own.add(&arguments)?;
+            return Ok(true);
+        }
         let mut state = self.state.lock().await;
         let _timer = metrics.elapsed_compute().timer();
         if state.has_failed {
@@ -233,15 +251,58 @@ impl Execution {
             state.accumulators = self.accumulators_on_device().await?;
         }
         state.has_failed = true;
-        let calls = state.accumulators.iter_mut().zip(&arguments);
-        for (accumulator, arguments) in calls {
-            accumulator.update_batch(arguments)?;
-        }
-        let sizes = state.accumulators.iter().map(|of_call| of_call.size());
-        state.memory.try_resize(sizes.sum())?;
+        update(&mut state.accumulators, &arguments, &mut state.memory)?;
         state.has_failed = false;
         Ok(true)
     }
+}
+
+/// Adds rows to the accumulators of all calls.
+fn update(
+    accumulators: &mut [Box<dyn Accumulator>],
+    arguments: &[Vec<ArrayRef>],
+    memory: &mut MemoryReservation,
+) -> Result<()> {
+    for (accumulator, arguments) in accumulators.iter_mut().zip(arguments) {
+        accumulator.update_batch(arguments)?;
+    }
+    memory.try_resize(accumulators.iter().map(|of_call| of_call.size()).sum())
+}
+
+/// The state of the rows of one partition.
+#[derive(Debug)]
+struct OwnState {
+    accumulators: Vec<Box<dyn Accumulator>>,
+    memory: MemoryReservation,
+}
+
+impl OwnState {
+    /// Of no rows yet.
+    fn new(execution: &Execution) -> Result<Self> {
+        let memory = MemoryConsumer::new(NAME);
+        Ok(Self {
+            accumulators: execution.accumulators()?,
+            memory: memory.register(execution.context.memory_pool()),
+        })
+    }
+
+    fn add(&mut self, arguments: &[Vec<ArrayRef>]) -> Result<()> {
+        update(&mut self.accumulators, arguments, &mut self.memory)
+    }
+}
+
+/// The states of accumulators as columns of one row.
+fn saved(
+    accumulators: &mut [Box<dyn Accumulator>],
+    aggregate: &AggregateExec,
+) -> Result<RecordBatch> {
+    let mut columns = vec![];
+    for accumulator in accumulators {
+        for value in accumulator.state()? {
+            columns.push(value.to_array()?);
+        }
+    }
+    Ok(RecordBatch::try_new(aggregate.schema(), columns)?)
 }
 
 /// A partition of an execution that has begun. Dropped before its end, it ends without a state: nobody reads the result then.
@@ -287,7 +348,7 @@ impl Part {
         })
     }
 
-    /// Ends the partition: the state of all rows if no other one runs.
+    /// Ends the partition: the common state if no other one runs.
     async fn end(mut self) -> Result<Option<RecordBatch>> {
         let execution = Arc::clone(&self.execution);
         // In the order in which a partition that begins takes both.
@@ -312,17 +373,10 @@ impl Part {
         if accumulators.is_empty() {
             accumulators = execution.accumulators()?;
         }
-        let mut columns = vec![];
         // Rows that were sent to GPUs may have made the counts larger.
         let sizes = accumulators.iter().map(|of_call| of_call.size());
         state.memory.try_resize(sizes.sum())?;
-        for accumulator in &mut accumulators {
-            for value in accumulator.state()? {
-                columns.push(value.to_array()?);
-            }
-        }
-        let schema = execution.aggregate.schema();
-        Ok(Some(RecordBatch::try_new(schema, columns)?))
+        saved(&mut accumulators, &execution.aggregate).map(Some)
     }
 }
 
@@ -349,7 +403,7 @@ fn arguments(aggregate: &AggregateExec, batch: &RecordBatch) -> Result<Vec<Vec<A
         .collect()
 }
 
-/// Adds all rows of a partition, and returns the state if it ends last.
+/// Adds all rows of a partition, and returns its state, if it has one, and the common one, if it ends last.
 pub(super) async fn sum(
     partition: usize,
     part: Part,
@@ -359,11 +413,16 @@ pub(super) async fn sum(
     let resident = resident.as_ref();
     let resident = resident.and_then(|resident| resident.partitions.partition(partition));
     let planes = resident.map(AsRef::as_ref);
+    let mut own = match part.execution.has_one_state() {
+        true => None,
+        false => Some(OwnState::new(&part.execution)?),
+    };
     while let Some(batch) = input.next().await.transpose()? {
         let timer = metrics.elapsed_compute().timer();
         let arguments = arguments(&part.execution.aggregate, &batch)?;
         timer.done();
-        if !part.execution.add(arguments, planes, &metrics).await? {
+        let added = part.execution.add(arguments, planes, &mut own, &metrics);
+        if !added.await? {
             break;
         }
         if planes.is_some() {
@@ -375,8 +434,15 @@ pub(super) async fn sum(
     if let Some(planes) = planes {
         planes.clear();
     }
-    let state = part.end().await?;
-    metrics.record_output(state.as_ref().map_or(0, RecordBatch::num_rows));
+    let aggregate = Arc::clone(&part.execution.aggregate);
+    let own = own.map(|mut own| saved(&mut own.accumulators, &aggregate));
+    let common = part.end().await?;
+    let states: Vec<_> = own.transpose()?.into_iter().chain(common).collect();
+    let states = match states.as_slice() {
+        [] => None,
+        states => Some(concat_batches(&aggregate.schema(), states)?),
+    };
+    metrics.record_output(states.as_ref().map_or(0, RecordBatch::num_rows));
     metrics.done();
-    Ok(state)
+    Ok(states)
 }

@@ -1,4 +1,5 @@
-//! The physical rule that aggregates over pairs without GROUP BY with [`PairsExec`], in place of partial `AggregateExec`s.
+//! The physical rule that aggregates over pairs without GROUP BY with [`PairsExec`], in place of partial `AggregateExec`s; and over individuals,
+//! directly above a scan of many rows, if there are GPUs that count them.
 //!
 //! All calls of an operator are computed by it or none, so none may be ordered or DISTINCT. An aggregate of one step becomes two:
 //! this one, and a merge. The rule runs after DataFusion's own.
@@ -15,8 +16,10 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
 
 use super::pairs::PairsExec;
 use super::runs_rule::in_two_steps;
-use crate::functions::keeps_matrix;
-use crate::scan::VczSettings;
+use crate::functions::{
+    compares_pairs, device_bytes, is_on_device, keeps_matrix, would_be_on_device,
+};
+use crate::scan::{Backend, VczSettings, may_keep_rows};
 
 /// The rule.
 #[derive(Debug)]
@@ -39,10 +42,12 @@ impl PhysicalOptimizerRule for AggregatePairs {
         let backend = VczSettings::of(config).backend;
         plan.transform_up(|plan| {
             let in_one_state = match plan.downcast_ref::<AggregateExec>() {
-                Some(aggregate) if is_of_pairs(aggregate) => in_two_steps(aggregate, |partial| {
-                    let pairs = PairsExec::try_new(Arc::new(partial))?;
-                    Ok(Arc::new(pairs.with_backend(backend)))
-                })?,
+                Some(aggregate) if is_of_pairs(aggregate) || is_on_gpu(aggregate, backend) => {
+                    in_two_steps(aggregate, |partial| {
+                        let pairs = PairsExec::try_new(Arc::new(partial))?;
+                        Ok(Arc::new(pairs.with_backend(backend)))
+                    })?
+                }
                 _ => None,
             };
             Ok(match in_one_state {
@@ -54,14 +59,28 @@ impl PhysicalOptimizerRule for AggregatePairs {
     }
 }
 
-/// Whether an aggregate without groups takes rows, not states, and keeps a matrix of pairs.
-fn is_of_pairs(aggregate: &AggregateExec) -> bool {
-    let calls = aggregate.aggr_expr();
+/// Whether an aggregate without groups takes rows, not states, and any number of them in any order.
+fn is_of_rows(aggregate: &AggregateExec) -> bool {
     aggregate.mode().input_mode() == AggregateInputMode::Raw
         && aggregate.group_expr().is_true_no_grouping()
-        && calls.iter().any(|call| keeps_matrix(call.fun()))
-        && calls.iter().all(|call| {
+        && aggregate.aggr_expr().iter().all(|call| {
             !call.is_distinct()
                 && call.order_sensitivity() == AggregateOrderSensitivity::Insensitive
         })
+}
+
+/// Whether it keeps a matrix of pairs.
+fn is_of_pairs(aggregate: &AggregateExec) -> bool {
+    let mut calls = aggregate.aggr_expr().iter();
+    is_of_rows(aggregate) && calls.any(|call| keeps_matrix(call.fun()))
+}
+
+/// Whether GPUs would count individuals for it.
+fn is_on_gpu(aggregate: &AggregateExec, backend: Backend) -> bool {
+    let calls = aggregate.aggr_expr();
+    let mut of_gpu = calls.iter().filter(|call| is_on_device(call.fun()));
+    is_of_rows(aggregate)
+        && calls.iter().all(|call| !compares_pairs(call.fun()))
+        && of_gpu.any(|call| would_be_on_device(backend, device_bytes(call)))
+        && may_keep_rows(aggregate.input(), backend)
 }

@@ -6,6 +6,7 @@
 
 #include "gram.cu"
 #include "gram_hopper.cu"
+#include "samples.cu"
 #include "units.cu"
 
 #include "random.h"
@@ -65,7 +66,7 @@ void test_copied_rows() {
     for (u32 row = 0; row < job.n_rows; ++row) {
         const u64* const at = &memory[below(2 * job.n_rows) * job.width];
         const bool inverted = below(2) == 0;
-        from.push_back((u64)at | inverted);
+        from.push_back((u64)at | inverted | below(4) << 1);
         for (u32 word = 0; word < job.width; ++word) {
             const u64 exist = 64 * (word + 1) <= job.copies ? ~(u64)0 : ((u64)1 << job.copies % 64) - 1;
             expected.push_back(inverted ? ~at[word] & exist : at[word]);
@@ -76,6 +77,44 @@ void test_copied_rows() {
     job.to = (u64)to.data();
     emulate::launch((u32)between(1, 3), VCZ_THREADS, [&] { vcz_copy_rows(job); });
     if (to != expected) fail("vcz_copy_rows");
+}
+
+// The genotypes of individuals at rows of few and of many carriers.
+void test_sample_counts() {
+    const u32 samples = (u32)between(1, 150), copies = 2 * samples, width = (copies + 63) / 64, n_rows = (u32)between(1, 600);
+    what = "genotypes of " + std::to_string(samples) + " individuals at " + std::to_string(n_rows) + " rows";
+    std::vector<u64> rows((size_t)n_rows * width), from;
+    // Counts are added to what is there.
+    std::vector<u32> expected(4 * (size_t)samples, 3), counts = expected;
+    for (u32 row = 0; row < n_rows; ++row) {
+        std::vector<u32> dosages(samples);
+        u64* const bits = &rows[(size_t)row * width];
+        const u64 percent = below(3) == 0 ? between(1, 99) : 0;
+        for (u32 copy = 0; copy < copies; ++copy) {
+            if (below(100) < percent) bits[copy / 64] |= (u64)1 << copy % 64;
+        }
+        for (u64 more = below(4), at = below(copies); more > 0; --more, at = below(3) == 0 ? below(copies) : at ^ 1) {
+            bits[at / 64] |= (u64)1 << at % 64;
+        }
+        u32 ones = 0, carriers = 0, last = 0;
+        for (u32 copy = 0; copy < copies; ++copy) {
+            if ((bits[copy / 64] >> copy % 64 & 1) == 0) continue;
+            ones += 1;
+            carriers += dosages[copy / 2] == 0;
+            dosages[last = copy / 2] += 1;
+        }
+        from.push_back((u64)bits | (ones < 3 ? ones : 3) << 1);
+        for (u32 i = 0; i < samples; ++i) {
+            expected[i] += dosages[i] == 1;
+            expected[samples + i] += dosages[i] == 2;
+        }
+        expected[2 * samples + last] += ones == 1;
+        expected[3 * samples + last] += carriers == 1;
+    }
+    const VczSampleRows job = {(u64)from.data(), (u64)counts.data(), n_rows, 2 * width, samples, 0};
+    const u32 threads = (n_rows + VCZ_COUNTER_ROWS - 1) / VCZ_COUNTER_ROWS * job.width;
+    emulate::launch((threads + VCZ_THREADS - 1) / VCZ_THREADS, VCZ_THREADS, [&] { vcz_sample_counts(job); });
+    if (counts != expected) fail("vcz_sample_counts");
 }
 
 void test() {
@@ -216,7 +255,10 @@ int main(int argc, char** argv) {
         rng.seed(seed);
         test();
         test_weighted();
-        for (u32 i = 0; i < 10; ++i) test_copied_rows();
+        for (u32 i = 0; i < 10; ++i) {
+            test_copied_rows();
+            test_sample_counts();
+        }
     }
     std::printf("%llu cases of the counts and sums of pairs agree with the reference\n", cases);
 }

@@ -96,6 +96,10 @@ impl PairDevice for SoftwareDevice {
         };
         Ok((self.refused.is_none()).then(|| Box::new(counter) as _))
     }
+
+    fn sample_counter(&self, _: usize) -> Result<Option<Box<dyn SampleCounter>>, CountError> {
+        Ok(None)
+    }
 }
 
 /// Weighted sums in software.

@@ -30,6 +30,7 @@ mod products;
 mod rare;
 mod read_rows;
 mod relationship;
+mod sample_counter;
 mod site_rows;
 mod transposed;
 mod triangle;
@@ -50,6 +51,9 @@ pub(crate) use pair_device::{
 };
 pub(crate) use pair_device::{KeepsRows, PairDevice};
 pub(crate) use relationship::{GrmPair, Relationship};
+#[cfg(any(test, feature = "gpu"))]
+pub(crate) use sample_counter::SAMPLE_COUNTS;
+pub(crate) use sample_counter::SampleCounter;
 pub(crate) use site_rows::SiteRows;
 pub(crate) use triangle::pairs_of;
 pub(crate) use weights::Forms;

@@ -6,6 +6,7 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
+use super::sample_counter::SampleCounter;
 use crate::counts::{CountError, ResidentPart, Workers};
 
 /// What has a bit at a row, as `kernels/pairs.cuh` numbers them.
@@ -175,4 +176,10 @@ pub(crate) trait PairDevice: Debug + Send + Sync {
         samples: usize,
         classes: Vec<ClassWeights>,
     ) -> Result<Option<Box<dyn WeightedCounter>>, CountError>;
+
+    /// A counter of the genotypes of so many diploid individuals; `None` if the host is to count them.
+    ///
+    /// # Errors
+    /// As [`counter`](Self::counter).
+    fn sample_counter(&self, samples: usize) -> Result<Option<Box<dyn SampleCounter>>, CountError>;
 }

@@ -2,12 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow::array::{ArrayRef, BooleanArray};
-use arrow::compute::filter;
+use arrow::array::ArrayRef;
 use datafusion::common::Result;
 
 use super::count_errors::counted;
-use super::marked_rows::MarkedRows;
+use super::marked_rows::{MarkedRows, of_rows};
 use super::pair_feed::PairFeed;
 use super::planes_rows::{Lists, PlanesRows, planes_row};
 use super::statistic::SiteInput;
@@ -111,17 +110,10 @@ impl<M: PairMatrix> PairFeed for DeviceFeed<M> {
             counted(self.name, interrupt::with_workers(send))?;
         }
         let others = self.send_rows(&rows)?;
-        if others.is_empty() {
-            return Ok(arguments.iter().map(|array| array.slice(0, 0)).collect());
-        }
-        let mut is_other = vec![false; input.len()];
-        for row in others.into_iter().filter_map(|row| numbers.get(row)) {
-            if let Some(is_other) = is_other.get_mut(*row) {
-                *is_other = true;
-            }
-        }
-        let is_other = BooleanArray::from(is_other);
-        let others = arguments.iter().map(|array| filter(array, &is_other));
-        Ok(others.collect::<Result<_, _>>()?)
+        let others: Vec<_> = others
+            .into_iter()
+            .filter_map(|row| numbers.get(row).copied())
+            .collect();
+        of_rows(&arguments, input.len(), others.into_iter())
     }
 }

@@ -1,5 +1,7 @@
-//! [`MarkedRows`]: the rows of a batch that have stayed on a device.
+//! [`MarkedRows`]: the rows of a batch that have stayed on a device. [`of_rows`]: the arguments of others.
 
+use arrow::array::{ArrayRef, BooleanArray};
+use arrow::compute::filter;
 use datafusion::common::{Result, internal_err};
 
 use crate::counts::{ChunkKey, ResidentPart, ResidentPlanes, ResidentRow, RowMark};
@@ -54,4 +56,27 @@ impl<'a> MarkedRows<'a> {
         }
         Ok(true)
     }
+}
+
+/// The arguments of some of `len` rows, which are given by their numbers.
+///
+/// # Errors
+/// If they do not fit in one array.
+pub(crate) fn of_rows(
+    arguments: &[ArrayRef],
+    len: usize,
+    rows: impl ExactSizeIterator<Item = usize>,
+) -> Result<Vec<ArrayRef>> {
+    if rows.len() == 0 {
+        return Ok(arguments.iter().map(|array| array.slice(0, 0)).collect());
+    }
+    let mut is_kept = vec![false; len];
+    for row in rows {
+        if let Some(is_kept) = is_kept.get_mut(row) {
+            *is_kept = true;
+        }
+    }
+    let is_kept = BooleanArray::from(is_kept);
+    let kept = arguments.iter().map(|array| filter(array, &is_kept));
+    Ok(kept.collect::<Result<_, _>>()?)
 }

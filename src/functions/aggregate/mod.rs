@@ -49,6 +49,7 @@ mod private_alleles;
 mod project_joint_sfs;
 mod project_sfs;
 mod sample_counts;
+mod sample_feed;
 mod sample_pairs;
 mod segregating_sites;
 mod sfs;
@@ -135,7 +136,7 @@ use super::site_argument::{SiteArgument, SiteArguments};
 use crate::counts::pairs::PairDevice;
 use crate::scan::GenotypeContext;
 use crate::scan::notices::{NoticeSink, SiteTotals};
-pub(crate) use marked_rows::MarkedRows;
+pub(crate) use marked_rows::{MarkedRows, of_rows};
 pub(crate) use pair_feed::PairFeed;
 
 pub use self::cell_statistic::{CellStatistic, aggregate_of_cells};

@@ -13,11 +13,13 @@ use arrow::datatypes::{DataType, Decimal128Type, Field, Fields, Int64Type, UInt6
 use datafusion::common::{Result, exec_err, internal_err};
 use datafusion::logical_expr::Documentation;
 
+use super::pair_feed::PairFeed;
 use super::planes_rows::{Lists, PlanesRows, list_type, lists, planes_row};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
+use super::sample_feed::SampleFeed;
 use super::sample_state::{FIELDS, Individuals, SampleRow, SampleState};
 use super::statistic::{GroupState, SiteInput, Statistic, column};
-use crate::counts::pairs::Shape;
+use crate::counts::pairs::{PairDevice, Shape};
 use crate::counts::{Job, Lanes, Level};
 use crate::functions::numeric::FixedSum;
 
@@ -60,6 +62,8 @@ pub(crate) struct CountedSamples {
     individuals: Individuals,
     ids: Vec<String>,
     level: Level,
+    /// Sends rows to the device that counts genotypes, for the only state.
+    feed: Option<Arc<SampleFeed>>,
 }
 
 /// Adds rows to a state, or removes them, with the host's best instruction set.
@@ -123,6 +127,25 @@ impl Statistic for CountedSamples {
     type State = SampleState;
     type Input<'a> = PlanesRows<'a>;
     type Saved<'a> = SavedSamples<'a>;
+    const ON_DEVICE: bool = true;
+
+    fn use_device(&mut self, device: &Arc<dyn PairDevice>) -> Option<Arc<dyn PairFeed>> {
+        if self.individuals.ploidy != 2 {
+            return None;
+        }
+        let feed = Arc::new(SampleFeed::new(NAME, self.individuals.samples, device));
+        self.feed = Some(Arc::clone(&feed));
+        Some(feed)
+    }
+
+    fn finish(&self, state: &mut SampleState) -> Result<()> {
+        if let Some(feed) = &self.feed
+            && let Some(counted) = feed.take()?
+        {
+            self.individuals.add_counted(state, &counted);
+        }
+        Ok(())
+    }
 
     fn state_columns() -> Vec<(String, DataType)> {
         [
@@ -297,6 +320,7 @@ impl PlanesDefinition for SampleCounts {
             individuals,
             ids,
             level: Level::detect(),
+            feed: None,
         })
     }
 
@@ -316,3 +340,7 @@ impl PlanesDefinition for SampleCounts {
         .build()
     }
 }
+
+#[cfg(test)]
+#[path = "sample_device_tests.rs"]
+mod device_tests;

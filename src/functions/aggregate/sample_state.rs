@@ -6,6 +6,7 @@
 //! are not complete diploids there.
 
 use super::carriers::{Carriers, Tally, tally};
+use super::sample_feed::CountedOnDevice;
 use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED};
 use crate::counts::reference::{diploid_alleles, genotype_class};
 use crate::counts::{HAPLOID, HET, HOM_ALT, MISSING};
@@ -84,6 +85,34 @@ impl Individuals {
         }
         if sign > 0 && state.called.end_row() {
             self.flush(state);
+        }
+    }
+
+    /// Adds rows that a device has counted: all calls are of diploids and complete, with codes 0 and 1, and one copy or more has 1.
+    pub(crate) fn add_counted(self, state: &mut SampleState, counted: &CountedOnDevice) {
+        state.rows += counted.rows as i64; // fits in 32 bits, as the counts do
+        if counted.rows == 0 {
+            return;
+        }
+        if state.counts.is_empty() {
+            state.counts = vec![0; self.samples * FIELDS];
+        }
+        let fields = [field_of(HET), field_of(HOM_ALT), SINGLETONS, PRIVATE];
+        let counts = counted.counts.chunks_exact(self.samples.max(1));
+        for (field, counts) in fields.into_iter().zip(counts) {
+            let of_samples = state.counts.iter_mut().skip(field).step_by(FIELDS);
+            for (sum, count) in of_samples.zip(counts) {
+                *sum += i64::from(*count);
+            }
+        }
+        for (ones, rows) in counted.by_copies.iter().enumerate() {
+            // Both fit, as a scan's counts do.
+            let (copies, ones) = (self.copies() as i32, ones as i32);
+            if *rows > 0
+                && let Some(expected) = site_diversity(&[copies - ones, ones])
+            {
+                state.expected.add_times(expected, *rows as i64);
+            }
         }
     }
 

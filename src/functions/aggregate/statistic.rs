@@ -49,10 +49,10 @@ pub(crate) trait Statistic: Debug + Send + Sync + 'static {
     /// Whether a state of many rows is a matrix of all pairs of individuals or copies, however many partitions have one.
     const KEEPS_MATRIX: bool = false;
 
-    /// Whether devices count pairs for it.
+    /// Whether devices count pairs or individuals for it.
     const ON_DEVICE: bool = false;
 
-    /// Lets a device count pairs. For accumulators of one state, which call [`finish`](Self::finish).
+    /// Lets a device count for it. For accumulators of one state, which call [`finish`](Self::finish).
     fn use_device(&mut self, _device: &Arc<dyn PairDevice>) -> Option<Arc<dyn PairFeed>> {
         None
     }

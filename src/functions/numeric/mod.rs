@@ -2,6 +2,8 @@
 //! sum the same bits in every order. Uses neither Arrow nor DataFusion.
 pub mod bit_counters;
 pub mod blocks;
+pub mod carrier_lists;
+mod copy_words;
 pub(crate) mod eigen;
 pub mod exact;
 pub mod fixed_sum;

@@ -57,13 +57,14 @@ pub const KERNEL_SOURCES: [(&str, &str); 9] = [
 ];
 
 /// The sources of [`PairKernels`], by file name.
-const PAIR_SOURCES: [(&str, &str); 3] = [
+const PAIR_SOURCES: [(&str, &str); 4] = [
     ("units.cu", include_str!("../../../kernels/units.cu")),
     ("gram.cu", include_str!("../../../kernels/gram.cu")),
     (
         "gram_hopper.cu",
         include_str!("../../../kernels/gram_hopper.cu"),
     ),
+    ("samples.cu", include_str!("../../../kernels/samples.cu")),
 ];
 
 /// The source of [`SiteKernels`], and its file name.
@@ -76,6 +77,8 @@ pub struct PairKernels {
     pub units: sys::CUfunction,
     /// Copies rows of bit-planes that are on the device.
     pub copy_rows: sys::CUfunction,
+    /// Counts genotypes of individuals.
+    pub sample_counts: sys::CUfunction,
     /// Adds up the bits of units.
     pub unit_sums: sys::CUfunction,
     /// Counts pairs of units.
@@ -100,7 +103,7 @@ impl PairKernels {
     /// As [`Kernels::load`].
     pub fn load(major: i32, minor: i32) -> Result<Self, GpuError> {
         let arch = format!("sm_{major}{minor}");
-        let [units, gram, hopper] = PAIR_SOURCES;
+        let [units, gram, hopper, samples] = PAIR_SOURCES;
         let on_hopper = || {
             // What they use is of this device alone, which the "a" says.
             let names = [
@@ -126,11 +129,13 @@ impl PairKernels {
         };
         let names = ["vcz_pair_units", "vcz_copy_rows", "vcz_unit_sums"];
         let [units, copy_rows, unit_sums] = functions(units, &arch, names)?;
+        let [sample_counts] = functions(samples, &arch, ["vcz_sample_counts"])?;
         let names = ["vcz_gram", "vcz_gram_weighted", "vcz_site_counts"];
         let [gram, weighted, site_counts] = functions(gram, &arch, names)?;
         Ok(Self {
             units,
             copy_rows,
+            sample_counts,
             unit_sums,
             gram,
             weighted,
@@ -426,6 +431,7 @@ mod tests {
             format!("#define VCZ_UNITS_DIPLOID_BLOCKS {}", abi::DIPLOID_BLOCKS),
             format!("#define VCZ_MOST_COPIES {}", site_abi::MOST_COPIES),
             format!("#define VCZ_SITE_SUMS {}", site_abi::SITE_SUMS),
+            format!("#define VCZ_COUNTER_ROWS {}", abi::COUNTER_ROWS),
             format!("#define VCZ_UNITS_COPIES {}", Units::Copies as u32),
             format!(
                 "#define VCZ_UNITS_COPIES_CALLED {}",

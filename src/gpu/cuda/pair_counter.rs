@@ -11,8 +11,9 @@ use super::device::CudaDevice;
 use super::fetched::Fetched;
 use super::memory::DeviceBuffer;
 use super::pair_layout::{Layout, THREADS, splits, tiles};
-use super::pair_rows::{self, RowBuffer, RowSink, add_resident, add_rows};
+use super::pair_rows::{self, RowBuffer, RowSink, add_rows};
 use super::pair_stream::{PairStream, Staging, of_device};
+use super::resident_rows::ResidentQueue;
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::SetRows;
 use crate::counts::{CountError, ResidentPart, Workers};
@@ -24,7 +25,11 @@ const PART: usize = 1 << 17;
 
 /// Counts pairs on a device.
 #[derive(Debug)]
-pub struct PairCounter(Mutex<Counting>);
+pub struct PairCounter {
+    counting: Mutex<Counting>,
+    /// Rows that are on the device.
+    resident: ResidentQueue,
+}
 
 /// What is on the device.
 #[derive(Debug)]
@@ -91,7 +96,10 @@ impl PairCounter {
             counting.stream.clear(units_at, units)?;
             counting.stream.clear(counts_at, counts)?;
         }
-        Ok(Self(Mutex::new(counting)))
+        Ok(Self {
+            resident: ResidentQueue::new(device.ordinal, layout.row_words),
+            counting: Mutex::new(counting),
+        })
     }
 
     /// Adds rows, see [`UnitCounter`](crate::counts::pairs::UnitCounter).
@@ -104,7 +112,7 @@ impl PairCounter {
         set: &mut SetRows<'_>,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        add_rows(&self.0, rows, &[], set, workers)
+        add_rows(&self.counting, rows, &[], set, workers)
     }
 
     /// Adds rows that are on the device. Only for units that need one plane of a row.
@@ -116,7 +124,8 @@ impl PairCounter {
         parts: &[ResidentPart],
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        add_resident(&self.0, parts, &[], workers)
+        let resident = &self.resident;
+        resident.add(&self.counting, parts, &[], workers)
     }
 
     /// Enqueues the counting of all rows.
@@ -124,7 +133,8 @@ impl PairCounter {
     /// # Errors
     /// Those of the device.
     pub fn finish(&mut self) -> Result<(), CountError> {
-        let counting = self.0.get_mut();
+        self.resident.finish(&self.counting)?;
+        let counting = self.counting.get_mut();
         pair_rows::finish(counting)
             .and_then(|()| counting.count())
             .map_err(of_device)
@@ -136,7 +146,7 @@ impl PairCounter {
     /// Those of the device, and [`CountError::TooLarge`].
     pub fn take(mut self, counts: &mut Vec<u32>, workers: &Workers<'_>) -> Result<(), CountError> {
         self.finish()?;
-        let counting = self.0.get_mut();
+        let counting = self.counting.get_mut();
         let layout = counting.layout;
         let total = layout.units.number(layout.copies) * layout.stride;
         let is_first = counts.is_empty();

@@ -14,8 +14,9 @@ use super::fetched::Fetched;
 use super::memory::DeviceBuffer;
 use super::pair_layout::THREADS;
 use super::pair_layout::{WeightedLayout, splits, tiles};
-use super::pair_rows::{self, RowBuffer, RowSink, add_resident, add_rows};
+use super::pair_rows::{self, RowBuffer, RowSink, add_rows};
 use super::pair_stream::{PairStream, Staging, of_device};
+use super::resident_rows::ResidentQueue;
 use super::sorted_rows::SortedRows;
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::{ClassWeights, SetRows, WeightedSums};
@@ -28,7 +29,11 @@ const PART: usize = 1 << 15;
 
 /// Weighted sums on a device.
 #[derive(Debug)]
-pub struct WeightedPairs(Mutex<Summing>);
+pub struct WeightedPairs {
+    summing: Mutex<Summing>,
+    /// Rows that are on the device.
+    resident: ResidentQueue,
+}
 
 /// What is on the device.
 #[derive(Debug)]
@@ -105,7 +110,10 @@ impl WeightedPairs {
                 unsafe { summing.stream.clear(at, bytes) }?;
             }
         }
-        Ok(Self(Mutex::new(summing)))
+        Ok(Self {
+            resident: ResidentQueue::new(device.ordinal, layout.row_words),
+            summing: Mutex::new(summing),
+        })
     }
 
     /// Adds rows, see [`WeightedCounter`](crate::counts::pairs::WeightedCounter).
@@ -118,7 +126,7 @@ impl WeightedPairs {
         set: &mut SetRows<'_>,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        add_rows(&self.0, classes.len(), classes, set, workers)
+        add_rows(&self.summing, classes.len(), classes, set, workers)
     }
 
     /// Adds rows that are on the device, see [`WeightedCounter`](crate::counts::pairs::WeightedCounter).
@@ -131,7 +139,8 @@ impl WeightedPairs {
         classes: &[u32],
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        add_resident(&self.0, parts, classes, workers)
+        let resident = &self.resident;
+        resident.add(&self.summing, parts, classes, workers)
     }
 
     /// Enqueues the adding of all rows.
@@ -139,7 +148,8 @@ impl WeightedPairs {
     /// # Errors
     /// Those of the device.
     pub fn finish(&mut self) -> Result<(), CountError> {
-        pair_rows::finish(self.0.get_mut()).map_err(of_device)
+        self.resident.finish(&self.summing)?;
+        pair_rows::finish(self.summing.get_mut()).map_err(of_device)
     }
 
     /// Adds the sums over all rows to `sums`, which has those of the same layout and weights, or is empty and then gets them.
@@ -152,7 +162,7 @@ impl WeightedPairs {
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
         self.finish()?;
-        let summing = self.0.get_mut();
+        let summing = self.summing.get_mut();
         let layout = summing.layout;
         for (set, pairs) in sums.pairs.iter_mut().enumerate() {
             let from = summing.sums[set].address();

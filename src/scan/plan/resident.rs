@@ -43,7 +43,10 @@ fn source_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&VczSource> {
 
 impl ResidentPartitions {
     /// Those of a scan, without chunks, of which rows may stay in this memory; `None` if `plan` is no scan.
-    pub fn of_scan(plan: &Arc<dyn ExecutionPlan>, memory: &dyn KeepsRows) -> Option<Arc<Self>> {
+    pub(crate) fn of_scan(
+        plan: &Arc<dyn ExecutionPlan>,
+        memory: &dyn KeepsRows,
+    ) -> Option<Arc<Self>> {
         let partitions = &source_of(plan)?.partitions;
         let bytes = memory.bytes() / partitions.len().max(1);
         let of_partition = || Arc::new(ResidentPlanes::new(memory.devices(), bytes));

@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::filter_record_batch;
+use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{SchemaRef, UInt64Type};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -25,7 +24,7 @@ use crate::counts::pairs::{
     IndividualPairs, KeepsRows, OnDevice, PairMatrix, Shape, SiteRows, pairs_of,
 };
 use crate::counts::{CountError, Level, ResidentPlanes, Workers};
-use crate::functions::aggregate::MarkedRows;
+use crate::functions::aggregate::{MarkedRows, of_rows};
 use crate::functions::interrupt::{self, Interrupt};
 use crate::functions::pair_device::device_for;
 use crate::scan::{ResidentPartitions, VczSettings, may_keep_rows};
@@ -325,16 +324,18 @@ fn send(
     let send = |workers: &Workers<'_>| IndividualPairs::send(shape, (), device, &rows, workers);
     let steps = if device.is_new() { usize::MAX } else { 0 };
     let others = interrupt::long(steps, || interrupt::with_workers(send)).map_err(counted)?;
-    if others.is_empty() {
-        return Ok(batch.slice(0, 0));
-    }
-    let mut is_other = vec![false; batch.num_rows()];
-    for row in others.into_iter().filter_map(|row| numbers.get(row)) {
-        if let Some(is_other) = is_other.get_mut(*row) {
-            *is_other = true;
-        }
-    }
-    Ok(filter_record_batch(&batch, &BooleanArray::from(is_other))?)
+    let others: Vec<_> = others
+        .into_iter()
+        .filter_map(|row| numbers.get(row).copied())
+        .collect();
+    let left = others.len();
+    let columns = of_rows(batch.columns(), batch.num_rows(), others.into_iter())?;
+    let options = RecordBatchOptions::new().with_row_count(Some(left));
+    Ok(RecordBatch::try_new_with_options(
+        batch.schema(),
+        columns,
+        &options,
+    )?)
 }
 
 /// The rows of a batch that have genotypes, of so many copies, and their numbers; without those that `marked` takes.

@@ -1,0 +1,215 @@
+//! [`ResidentQueue`]: rows of bit-planes that are on a device, on their way to what the device counts.
+//!
+//! Threads add addresses of rows, which takes little time; the thread that adds the last of many passes all of them to the device.
+//! Calls of the driver take long, so the others go on meanwhile with an empty queue. Invariant: chunks are held until the kernels that read them
+//! have ended.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::thread;
+
+use parking_lot::Mutex;
+
+use super::memory::{DeviceBuffer, Pinned};
+use super::pair_stream::{POLL, PairStream, STAGING_BYTES, of_device};
+use super::resident::ChunkOnDevice;
+use crate::counts::{CountError, ResidentPart, ResidentRow, ResidentRows, Workers};
+use crate::gpu::error::GpuError;
+
+/// Rows that are passed to the device at a time.
+const QUEUED_ROWS: usize = 1 << 15;
+/// Bytes of chunks whose rows are passed on before they are so many, since the memory of chunks is wanted for others.
+const HELD_BYTES: usize = 16 << 20;
+/// Rows whose addresses page-locked memory has room for.
+const MOST_ROWS: usize = STAGING_BYTES / size_of::<u64>();
+/// See [`address_of`].
+const MOST_ONES: u32 = 3;
+
+/// What rows are passed to.
+pub(super) trait ResidentSink {
+    /// The stream on which they are read.
+    fn reading_stream(&mut self) -> &mut PairStream;
+
+    /// Device memory for addresses.
+    fn addresses(&mut self) -> &mut DeviceBuffer;
+
+    /// Enqueues the reading of so many rows, whose addresses (see [`address_of`]) are at `from`; `classes` has the class of each, or none.
+    ///
+    /// # Errors
+    /// The error of the driver.
+    fn read_rows(&mut self, from: u64, rows: usize, classes: &[u32]) -> Result<(), GpuError>;
+}
+
+/// The address of a row as kernels take it. Rows are words of eight bytes: bit 0 says that the other copies are counted instead, and the next two
+/// the number of copies that have a bit, at most [`MOST_ONES`].
+fn address_of(first: u64, row: ResidentRow, row_bytes: usize) -> u64 {
+    let at = first + u64::from(row.row) * row_bytes as u64;
+    at | u64::from(row.is_inverted) | u64::from(row.ones.min(MOST_ONES)) << 1
+}
+
+/// Rows that were added and not passed on.
+#[derive(Debug, Default)]
+struct Queued {
+    addresses: Vec<u64>,
+    /// The class of each, if they have classes.
+    classes: Vec<u32>,
+    /// The chunks that they are in, and bytes of these.
+    chunks: Vec<Arc<dyn ResidentRows>>,
+    held: usize,
+}
+
+/// A queue of rows.
+#[derive(Debug)]
+pub(super) struct ResidentQueue {
+    queued: Mutex<Queued>,
+    /// The number of the device.
+    device: usize,
+    /// 64-bit words of a row.
+    row_words: usize,
+}
+
+impl ResidentQueue {
+    /// No rows yet, of so many 64-bit words each, on this device.
+    pub(super) fn new(device: usize, row_words: usize) -> Self {
+        Self {
+            queued: Mutex::default(),
+            device,
+            row_words,
+        }
+    }
+
+    /// Adds rows; `classes` has those of all rows, or none.
+    ///
+    /// # Errors
+    /// Those of the device, and [`CountError::Stopped`].
+    pub(super) fn add<S: ResidentSink>(
+        &self,
+        sink: &Mutex<S>,
+        parts: &[ResidentPart],
+        classes: &[u32],
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let row_bytes = self.row_words * size_of::<u64>();
+        let mut added = Queued::default();
+        for part in parts {
+            let chunk = self.chunk_of(part).map_err(of_device)?;
+            let first = self.first_row(chunk, part).map_err(of_device)?;
+            let addresses = part.rows.iter();
+            let addresses = addresses.map(|row| address_of(first, *row, row_bytes));
+            added.addresses.extend(addresses);
+            added.chunks.push(Arc::clone(&part.chunk));
+            added.held = added.held.saturating_add(chunk.size());
+        }
+        let ready = {
+            let mut queued = self.queued.lock();
+            queued.addresses.append(&mut added.addresses);
+            queued.classes.extend_from_slice(classes);
+            queued.chunks.append(&mut added.chunks);
+            queued.held = queued.held.saturating_add(added.held);
+            let is_ready = queued.addresses.len() >= QUEUED_ROWS || queued.held >= HELD_BYTES;
+            is_ready.then(|| std::mem::take(&mut *queued))
+        };
+        match ready {
+            Some(ready) => pass(sink, ready, workers),
+            None => Ok(()),
+        }
+    }
+
+    /// Passes all rows that are left to the device.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub(super) fn finish<S: ResidentSink>(&mut self, sink: &Mutex<S>) -> Result<(), CountError> {
+        let queued = std::mem::take(self.queued.get_mut());
+        match queued.addresses.is_empty() {
+            true => Ok(()),
+            false => pass(sink, queued, &Workers::new(1, &|| false)),
+        }
+    }
+
+    /// The chunk of a part.
+    ///
+    /// # Errors
+    /// If it is not on the device.
+    fn chunk_of<'a>(&self, part: &'a ResidentPart) -> Result<&'a ChunkOnDevice, GpuError> {
+        let (chunk, device): (&dyn Any, usize) = (&*part.chunk, self.device);
+        let chunk = chunk.downcast_ref::<ChunkOnDevice>();
+        let chunk = chunk.filter(|chunk| chunk.device() == device);
+        chunk.ok_or_else(|| format!("GPU {device}: rows of a chunk are not on this GPU").into())
+    }
+
+    /// The address of the first row of the chunk of a part.
+    ///
+    /// # Errors
+    /// If the chunk does not have all rows of the part.
+    fn first_row(&self, chunk: &ChunkOnDevice, part: &ResidentPart) -> Result<u64, GpuError> {
+        let rows = chunk.rows(part.set as usize, self.row_words);
+        let has_all = |rows: usize| part.rows.iter().all(|row| (row.row as usize) < rows);
+        match rows {
+            Some((at, rows)) if has_all(rows) => Ok(at),
+            _ => Err(format!("set {} of a chunk on a GPU has no such rows", part.set).into()),
+        }
+    }
+}
+
+/// Passes rows to the device.
+fn pass<S: ResidentSink>(
+    sink: &Mutex<S>,
+    rows: Queued,
+    workers: &Workers<'_>,
+) -> Result<(), CountError> {
+    let mut classes = rows.classes.as_slice();
+    let mut chunks = Some(rows.chunks);
+    let mut pieces = rows.addresses.chunks(MOST_ROWS).peekable();
+    while let Some(addresses) = pieces.next() {
+        let (of_some, of_rest) = classes.split_at(addresses.len().min(classes.len()));
+        classes = of_rest;
+        let mut memory = staging(sink, workers)?;
+        let bytes = memory.bytes_mut(size_of_val(addresses));
+        bytes.copy_from_slice(bytemuck::cast_slice(addresses));
+        let mut sink = sink.lock();
+        // The chunks are read by the last kernel, too.
+        let held = chunks.take_if(|_| pieces.peek().is_none());
+        enqueue(&mut *sink, memory, addresses.len(), of_some, held).map_err(of_device)?;
+    }
+    Ok(())
+}
+
+/// Page-locked memory, once there is some.
+fn staging<S: ResidentSink>(sink: &Mutex<S>, workers: &Workers<'_>) -> Result<Pinned, CountError> {
+    loop {
+        let memory = sink.lock().reading_stream().staging(STAGING_BYTES);
+        if let Some(memory) = memory.map_err(of_device)? {
+            return Ok(memory);
+        }
+        workers.check()?;
+        thread::sleep(POLL);
+    }
+}
+
+/// Enqueues the reading of rows whose addresses are in `memory`. After an error nothing is freed that the device may still read.
+fn enqueue<S: ResidentSink>(
+    sink: &mut S,
+    memory: Pinned,
+    rows: usize,
+    classes: &[u32],
+    held: Option<Vec<Arc<dyn ResidentRows>>>,
+) -> Result<(), GpuError> {
+    let mut read = || {
+        sink.reading_stream().device.bind()?;
+        let bytes = rows * size_of::<u64>();
+        let from = sink
+            .addresses()
+            .ensure("addresses of rows", STAGING_BYTES)?;
+        // SAFETY: the buffer has room; kernels that read what was in it are before this on the stream.
+        unsafe { sink.reading_stream().enqueue_copy(from, &memory, 0..bytes) }?;
+        sink.read_rows(from, rows, classes)
+    };
+    let done = read();
+    let held = match held {
+        Some(chunks) => sink.reading_stream().hold(chunks),
+        None => Ok(()),
+    };
+    let given_back = sink.reading_stream().give_back(memory);
+    done.and(held).and(given_back)
+}
