@@ -74,6 +74,23 @@ struct VczGram {
     u32 pad;
 };
 
+// Sums of the counts of pairs of copies, or of individuals, i < j with i in [first, end):
+//   VCZ_UNITS_COPIES           sites at which the copies differ
+//   VCZ_UNITS_COPIES_CALLED    those at which both are called and differ; at which both are called
+//   VCZ_UNITS_DIPLOIDS         those at which both are heterozygous; at which they are homozygous for different alleles; and for each i
+//                              in [first, end) those at which it is heterozygous
+//   VCZ_UNITS_DIPLOIDS_CALLED  the first two; those at which both are called; of these, at which i is heterozygous; at which j is
+struct VczPairSums {
+    u64 counts;   // those of VczGram
+    u64 sums;     // u32: the first sum of all pairs, by i and then j; then the next sum; then the numbers of each i
+    u32 kind;     // VCZ_UNITS_COPIES ...
+    u32 stride;   // that of VczGram
+    u32 n;        // copies, or individuals
+    u32 first;
+    u32 end;
+    u32 across;   // CTAs for VCZ_WARPS first ones, each for 32 second ones
+};
+
 // A tile of pairs: its first unit, and its first second unit.
 struct VczPairTile {
     u32 row, column;
@@ -114,6 +131,7 @@ static_assert(sizeof(VczWeightedGram) == 72, "layout of VczWeightedGram");
 static_assert(sizeof(VczSiteCounts) == 56, "layout of VczSiteCounts");
 static_assert(sizeof(VczUnitSums) == 40, "layout of VczUnitSums");
 static_assert(sizeof(VczGram) == 48, "layout of VczGram");
+static_assert(sizeof(VczPairSums) == 40, "layout of VczPairSums");
 static_assert(sizeof(VczPairTile) == 8, "layout of VczPairTile");
 
 // Word `word` of unit `unit` of a tile in shared memory.

@@ -1,5 +1,5 @@
 // Makes the units of pairs from rows of bit-planes: transposes bits, so that those of a copy lie next to each other. Copies rows that are on the
-// device. Adds up the bits of units.
+// device. Adds up the bits of units. Makes sums of the counts of units.
 //
 // A CTA transposes 1,024 rows of 256 copies: each thread 32 rows of 32 copies, in registers; shared memory gathers the words of a unit, which
 // are written as a line of 128 bytes.
@@ -149,5 +149,51 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_unit_sums(VczUnitS
     for (u32 set = 0; set < 2; ++set) {
         if (low[set] != 0) atomicAdd(sums + 2 * set, low[set]);
         if (high[set] != 0) atomicAdd(sums + 2 * set + 1, high[set]);
+    }
+}
+
+// The count of two units, the first of which is not after the second.
+VCZ_DEVICE u32 vcz_count_of(const VczPairSums& job, u32 unit, u32 other) {
+    return __ldg((const u32*)job.counts + ((u64)unit * job.stride + other));
+}
+
+// Pairs i < j of n whose first one is before `first`.
+VCZ_DEVICE u64 vcz_pairs_before(u32 n, u32 first) { return (u64)first * (2 * (u64)n - first - 1) / 2; }
+
+// A warp has one i, and each of its threads one j. The counts of j with units n + i or 2 n + i are next to each other for consecutive i, which
+// the warps of a CTA therefore have.
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_pair_sums(VczPairSums job) {
+    const u32 block = blockIdx.x / job.across, part = blockIdx.x - block * job.across;
+    const u32 first = job.first + block * VCZ_WARPS, lane = vcz_lane(), n = job.n;
+    const u32 i = first + threadIdx.x / 32, j = first + 1 + part * 32 + lane;
+    if (i >= job.end) return;
+    const u64 begin = vcz_pairs_before(n, job.first), pairs = vcz_pairs_before(n, job.end) - begin;
+    if (job.kind == VCZ_UNITS_DIPLOIDS && part == 0 && lane == 0) {
+        ((u32*)job.sums)[2 * pairs + (i - job.first)] = vcz_count_of(job, i, i);
+    }
+    if (j <= i || j >= n) return;
+    u32* const sums = (u32*)job.sums + (vcz_pairs_before(n, i) - begin + (j - i - 1));
+    const u32 both = vcz_count_of(job, i, j);
+    if (job.kind == VCZ_UNITS_COPIES || job.kind == VCZ_UNITS_COPIES_CALLED) {
+        const bool has_called = job.kind == VCZ_UNITS_COPIES_CALLED;
+        // Where both are called: the one has the allele, and the other.
+        const u32 one = has_called ? vcz_count_of(job, i, n + j) : vcz_count_of(job, i, i);
+        const u32 other = has_called ? vcz_count_of(job, j, n + i) : vcz_count_of(job, j, j);
+        sums[0] = one + other - 2 * both;
+        if (has_called) sums[pairs] = vcz_count_of(job, n + i, n + j);
+        return;
+    }
+    const bool has_called = job.kind == VCZ_UNITS_DIPLOIDS_CALLED;
+    const u32 hom_i = n + i, hom_j = n + j, called_i = 2 * n + i, called_j = 2 * n + j;
+    // Where both are called: the one is homozygous for the allele, and the other.
+    const u32 one = has_called ? vcz_count_of(job, hom_i, called_j) : vcz_count_of(job, hom_i, hom_i);
+    const u32 other = has_called ? vcz_count_of(job, hom_j, called_i) : vcz_count_of(job, hom_j, hom_j);
+    const u32 with_het = vcz_count_of(job, i, hom_j) + vcz_count_of(job, j, hom_i);
+    sums[0] = both;
+    sums[pairs] = one + other - with_het - 2 * vcz_count_of(job, hom_i, hom_j);
+    if (has_called) {
+        sums[2 * pairs] = vcz_count_of(job, called_i, called_j);
+        sums[3 * pairs] = vcz_count_of(job, i, called_j);
+        sums[4 * pairs] = vcz_count_of(job, j, called_i);
     }
 }

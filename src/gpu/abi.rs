@@ -364,6 +364,29 @@ pub struct Gram {
     pub pad: u32,
 }
 
+/// Sums of the counts of pairs of copies, or of individuals, with some first ones.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PairSums {
+    /// Address of the counts, those of [`Gram`].
+    pub counts: u64,
+    /// Address of the sums, `u32`: those that [`Units`](crate::counts::pairs::Units) has, in the order of
+    /// [`PairSums`](crate::counts::pairs::PairSums).
+    pub sums: u64,
+    /// What the units are: [`Units`](crate::counts::pairs::Units).
+    pub kind: u32,
+    /// As of [`Gram`].
+    pub stride: u32,
+    /// Number of copies, or of individuals.
+    pub n: u32,
+    /// The first of the first ones.
+    pub first: u32,
+    /// The end of the first ones.
+    pub end: u32,
+    /// Thread blocks for some first ones, each for some second ones: [`SUMS_TILE`].
+    pub across: u32,
+}
+
 /// A tile of pairs.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -437,6 +460,8 @@ pub const STEP_ROWS: usize = 1024;
 pub const UNIT_BYTES: usize = STEP_ROWS / 8;
 /// Copies of a thread block that makes units.
 pub const BLOCK_COPIES: usize = 256;
+/// First and second ones of pairs whose counts a thread block sums.
+pub const SUMS_TILE: [usize; 2] = [8, 32];
 /// Units and second units of a tile.
 pub const GRAM_TILE: [usize; 2] = [128, 128];
 /// The same on compute capability 9.0.
@@ -477,6 +502,6 @@ pub(super) use plain;
 
 plain!(
     Block: 24, Tile: 96, CountSpec: 64, PlaneSet: 24, GatherSpec: 16, CallFilter: 64, CallTile: 24, MaskedBlock: 64, Frame: 32,
-    Segment: 24, Check: 32, PairRows: 48, CopiedRows: 32, SampleRows: 32, Gram: 48, PairTile: 8,
+    Segment: 24, Check: 32, PairRows: 48, CopiedRows: 32, SampleRows: 32, Gram: 48, PairSums: 40, PairTile: 8,
     WeightedGram: 72, UnitSums: 40
 );

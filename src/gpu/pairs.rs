@@ -1,4 +1,4 @@
-//! [`GpuPairs`]: the devices of a query, which count pairs for aggregates over pairs. Each counts some of the rows; the counts are added.
+//! [`GpuPairs`]: the devices of a query, which count pairs for aggregates over pairs. Each counts some of the rows; the sums are added.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use super::cuda::{
 };
 use super::memory_budget::{MemoryBudget, Reserved};
 use crate::counts::pairs::{
-    ClassWeights, KeepsRows, PairDevice, SAMPLE_COUNTS, SampleCounter, SetRows, UnitCounter,
-    UnitCounts, Units, WeightedCounter, WeightedSums,
+    AddSums, ClassWeights, KeepsRows, PairDevice, SAMPLE_COUNTS, SampleCounter, SetRows,
+    UnitCounter, Units, WeightedCounter, WeightedSums,
 };
 use crate::counts::{CountError, ResidentPart, Workers};
 use crate::gpu::error::GpuError;
@@ -141,8 +141,7 @@ impl PairDevice for GpuPairs {
         };
         let open = |device: &_| PairCounter::try_new(device, layout, &self.staging);
         let on = self.open(layout.device_bytes(), open)?;
-        let stride = layout.stride();
-        Ok(on.map(|on| Box::new(PairsOnDevices { on, stride }) as _))
+        Ok(on.map(|on| Box::new(on) as _))
     }
 
     fn weighted_counter(
@@ -224,21 +223,14 @@ impl<C> OnDevices<C> {
     }
 }
 
-/// Counters of pairs of units.
-#[derive(Debug)]
-struct PairsOnDevices {
-    on: OnDevices<PairCounter>,
-    stride: usize,
-}
-
-impl UnitCounter for PairsOnDevices {
+impl UnitCounter for OnDevices<PairCounter> {
     fn add(
         &self,
         rows: usize,
         set: &mut SetRows<'_>,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        self.on.next()?.add(rows, set, workers)
+        self.next()?.add(rows, set, workers)
     }
 
     fn add_resident(
@@ -248,22 +240,20 @@ impl UnitCounter for PairsOnDevices {
     ) -> Result<(), CountError> {
         let add =
             |counter: &PairCounter, parts: &[_], _: &[u32]| counter.add_resident(parts, workers);
-        self.on.each_resident(parts, &[], add)
+        self.each_resident(parts, &[], add)
     }
 
-    fn take(self: Box<Self>, workers: &Workers<'_>) -> Result<UnitCounts, CountError> {
+    fn take(self: Box<Self>, add: &mut AddSums<'_>) -> Result<(), CountError> {
         // Dropped after the counters.
-        let _reserved = self.on._reserved;
-        let mut counters = self.on.counters;
+        let _reserved = self._reserved;
+        let mut counters = self.counters;
         // All devices count at the same time.
         for counter in &mut counters {
             counter.finish()?;
         }
-        let mut counts = vec![];
-        for counter in counters {
-            counter.take(&mut counts, workers)?;
-        }
-        Ok(UnitCounts::new(self.stride, counts))
+        counters
+            .into_iter()
+            .try_for_each(|counter| counter.take(add))
     }
 }
 

@@ -117,6 +117,59 @@ void test_sample_counts() {
     if (counts != expected) fail("vcz_sample_counts");
 }
 
+// The sums of a pair at the rows, from their definition.
+std::vector<u32> sums_of(u32 kind, const Bits& units, u32 n, u32 i, u32 j) {
+    const bool has_called = kind == VCZ_UNITS_COPIES_CALLED || kind == VCZ_UNITS_DIPLOIDS_CALLED;
+    const u32 called = kind >= VCZ_UNITS_DIPLOIDS ? 2 * n : n;
+    std::vector<u32> sums(kind == VCZ_UNITS_COPIES ? 1 : kind == VCZ_UNITS_DIPLOIDS_CALLED ? 5 : 2);
+    for (size_t row = 0; row < units[i].size(); ++row) {
+        const auto has = [&](u32 unit) { return (bool)units[unit][row]; };
+        if (has_called && !(has(called + i) && has(called + j))) continue;
+        if (kind < VCZ_UNITS_DIPLOIDS) {
+            sums[0] += has(i) != has(j);
+            if (has_called) sums[1] += 1;
+            continue;
+        }
+        sums[0] += has(i) && has(j);
+        sums[1] += !has(i) && !has(j) && has(n + i) != has(n + j);
+        if (!has_called) continue;
+        sums[2] += 1;
+        sums[3] += has(i);
+        sums[4] += has(j);
+    }
+    return sums;
+}
+
+// The sums of pairs, in some pieces, from counts that all are `more` too large.
+void test_sums(u32 kind, const Bits& units, const std::vector<u32>& counts, u32 stride, u32 more) {
+    const u32 n = (u32)units.size() / (kind == VCZ_UNITS_COPIES ? 1 : kind == VCZ_UNITS_DIPLOIDS_CALLED ? 3 : 2);
+    for (u32 first = 0, end; first < n; first = end) {
+        end = below(2) == 0 ? n : (u32)between(first + 1, n);
+        std::vector<std::vector<u32>> expected;
+        std::vector<u32> of_each;
+        for (u32 i = first; i < end; ++i) {
+            for (u32 j = i + 1; j < n; ++j) {
+                std::vector<u32> sums = sums_of(kind, units, n, i, j);
+                // The number of counts that are added, without those that are subtracted.
+                const u32 of_counts[] = {kind < VCZ_UNITS_DIPLOIDS ? 0u : 1u, kind < VCZ_UNITS_DIPLOIDS ? 1u : (u32)-2, 1, 1, 1};
+                for (size_t at = 0; at < sums.size(); ++at) sums[at] += of_counts[at] * more;
+                expected.resize(sums.size());
+                for (size_t at = 0; at < sums.size(); ++at) expected[at].push_back(sums[at]);
+            }
+            if (kind == VCZ_UNITS_DIPLOIDS) of_each.push_back((u32)std::count(units[i].begin(), units[i].end(), true) + more);
+        }
+        std::vector<u32> all;
+        for (const std::vector<u32>& sums : expected) all.insert(all.end(), sums.begin(), sums.end());
+        all.insert(all.end(), of_each.begin(), of_each.end());
+        const u32 untouched = 0xabcdef01;
+        all.push_back(untouched);
+        std::vector<u32> found(all.size(), untouched);
+        const VczPairSums job = {(u64)counts.data(), (u64)found.data(), kind, stride, n, first, end, (n - first + 31) / 32};
+        emulate::launch((end - first + VCZ_WARPS - 1) / VCZ_WARPS * job.across, VCZ_THREADS, [&] { vcz_pair_sums(job); });
+        if (found != all) fail("the sums of pairs of first ones " + std::to_string(first) + " to " + std::to_string(end) + " are wrong");
+    }
+}
+
 void test() {
     const u32 kind = (u32)below(4);
     const bool has_called = kind == VCZ_UNITS_COPIES_CALLED || kind == VCZ_UNITS_DIPLOIDS_CALLED;
@@ -169,6 +222,7 @@ void test() {
                  std::to_string(found) + " and " + std::to_string(of_hopper));
         }
     }
+    test_sums(kind, expected, counts, stride, 5);
 }
 
 // The sums with weights of random dosages, of rows in random order and with gaps.

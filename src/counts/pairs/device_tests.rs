@@ -21,7 +21,8 @@ struct SoftwareDevice {
 struct SoftwareCounter {
     units: Units,
     copies: usize,
-    counts: Mutex<Vec<u32>>,
+    /// Of each row whether each unit has a bit.
+    rows: Mutex<Vec<Vec<bool>>>,
 }
 
 /// Rows that are on it, by set: the planes of each row.
@@ -71,11 +72,10 @@ impl PairDevice for SoftwareDevice {
         units: Units,
         copies: usize,
     ) -> Result<Option<Box<dyn UnitCounter>>, CountError> {
-        let counts = Mutex::new(vec![0; units.number(copies).pow(2)]);
         let counter = SoftwareCounter {
             units,
             copies,
-            counts,
+            rows: Mutex::default(),
         };
         Ok((self.refused != Some(units)).then(|| Box::new(counter) as _))
     }
@@ -177,7 +177,7 @@ impl UnitCounter for SoftwareCounter {
     ) -> Result<(), CountError> {
         let width = plane_words(self.copies);
         let row_words = width * self.units.planes();
-        let mut counts = self.counts.lock();
+        let mut all = self.rows.lock();
         for begin in (0..rows).step_by(3) {
             let some = begin..rows.min(begin + 3);
             let mut words = vec![u64::MAX; some.len() * row_words];
@@ -205,12 +205,8 @@ impl UnitCounter for SoftwareCounter {
                         units.extend(of().filter(|_| has_called).map(both));
                     }
                 }
-                let n = units.len();
-                for (i, _) in units.iter().enumerate().filter(|(_, bit)| **bit) {
-                    for (j, _) in units.iter().enumerate().filter(|(j, bit)| **bit && *j >= i) {
-                        counts[i * n + j] += 1;
-                    }
-                }
+                assert_eq!(units.len(), self.units.number(self.copies));
+                all.push(units);
             }
         }
         Ok(())
@@ -229,9 +225,97 @@ impl UnitCounter for SoftwareCounter {
         self.add(rows.len(), &mut set, workers)
     }
 
-    fn take(self: Box<Self>, _workers: &Workers<'_>) -> Result<UnitCounts, CountError> {
-        let counts = self.counts.into_inner();
-        Ok(UnitCounts::new(self.units.number(self.copies), counts))
+    fn take(self: Box<Self>, add: &mut AddSums<'_>) -> Result<(), CountError> {
+        let (units, rows) = (self.units, self.rows.into_inner());
+        let n = units.paired(self.copies);
+        // The sums of a pair at a row, from their definition.
+        let of_pair = |row: &[bool], i: usize, j: usize| {
+            let called = |from: usize| row[from + i] && row[from + j];
+            let het = |of: usize| row[of];
+            let hom = |of: usize| !het(of) && row[n + of];
+            let opposite = || !het(i) && !het(j) && hom(i) != hom(j);
+            match units {
+                Units::Copies => vec![row[i] != row[j]],
+                Units::CopiesCalled => vec![called(n) && row[i] != row[j], called(n)],
+                Units::Diploids => vec![het(i) && het(j), opposite()],
+                Units::DiploidsCalled => {
+                    let both = called(2 * n);
+                    let of_both = [het(i) && het(j), opposite(), true, het(i), het(j)];
+                    of_both.map(|is| both && is).to_vec()
+                }
+            }
+        };
+        let [sums, of_each] = units.sums();
+        for (at, piece) in units.pieces(self.copies, 20).enumerate() {
+            let firsts = piece.firsts.clone();
+            let pairs: Vec<_> = firsts
+                .flat_map(|i| (i + 1..n).map(move |j| (i, j)))
+                .collect();
+            assert_eq!(pairs.len(), piece.pairs.len());
+            let mut numbers = vec![];
+            for sum in 0..sums {
+                numbers.extend(pairs.iter().map(|(i, j)| {
+                    let has = |row: &&Vec<bool>| of_pair(row, *i, *j)[sum];
+                    rows.iter().filter(has).count() as u32
+                }));
+            }
+            for _ in 0..of_each {
+                let firsts = piece.firsts.clone();
+                numbers.extend(firsts.map(|i| rows.iter().filter(|row| row[i]).count() as u32));
+            }
+            assert_eq!(numbers.len(), units.numbers(&piece));
+            let slices: Vec<_> = numbers.chunks(1 + at % 7).collect();
+            add(&PairSums {
+                piece,
+                numbers: &slices,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn pieces_have_each_pair_once() {
+    for units in [
+        Units::Copies,
+        Units::CopiesCalled,
+        Units::Diploids,
+        Units::DiploidsCalled,
+    ] {
+        for (copies, most) in [(0, 5), (1, 5), (2, 5), (9, 1), (20, 30), (21, 1000)] {
+            let n = units.paired(copies);
+            let (mut first, mut pair) = (0, 0);
+            for piece in units.pieces(copies, most) {
+                assert_eq!((piece.firsts.start, piece.pairs.start), (first, pair));
+                let pairs: usize = piece.firsts.clone().map(|i| n - 1 - i).sum();
+                assert_eq!(piece.pairs.len(), pairs);
+                assert!(piece.firsts.len() == 1 || units.numbers(&piece) <= most);
+                (first, pair) = (piece.firsts.end, piece.pairs.end);
+            }
+            assert_eq!((first, pair), (n, pairs_of(n)));
+        }
+    }
+}
+
+#[test]
+fn sums_of_other_pairs_are_refused() {
+    let add = |numbers: &[&[u32]], pairs: usize| {
+        let piece = PairPiece {
+            firsts: 1..3,
+            pairs: 3..6,
+        };
+        let (mut of_pairs, mut of_each) = (vec![1; pairs], vec![u32::MAX; 4]);
+        let added = PairSums { piece, numbers }.add(
+            vec![&mut of_pairs],
+            vec![&mut of_each],
+            &Workers::ALONE,
+        );
+        added.map(|()| (of_pairs, of_each))
+    };
+    let sums = (vec![1, 1, 1, 11, 21, 31], vec![u32::MAX, 3, 4, u32::MAX]);
+    assert_eq!(add(&[&[10, 20], &[], &[30, 4, 5]], 6), Ok(sums));
+    for (numbers, pairs) in [(&[10, 20, 30, 4][..], 6), (&[0; 6], 6), (&[0; 5], 5)] {
+        assert!(matches!(add(&[numbers], pairs), Err(CountError::Device(_))));
     }
 }
 

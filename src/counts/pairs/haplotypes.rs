@@ -318,10 +318,7 @@ impl PairMatrix for HaplotypePairs {
         let sent = device.take_sent();
         self.rows = more_rows(self.rows, sent.rows)?;
         self.complete += sent.complete;
-        while let Some((units, counts)) = device.take(workers)? {
-            self.add_counts(units, &counts, workers)?;
-        }
-        Ok(())
+        device.take(|units, sums| self.add_sums(units, sums, workers))
     }
 
     fn merge(&mut self, other: &Self) -> Result<(), CountError> {

@@ -47,7 +47,8 @@ pub(crate) use matrix::{PairMatrix, Shape, Words};
 pub(crate) use on_device::OnDevice;
 #[cfg(any(test, feature = "gpu"))]
 pub(crate) use pair_device::{
-    ClassWeights, SetRows, UnitCounter, UnitCounts, Units, WeightedCounter, WeightedSums,
+    AddSums, ClassWeights, PairPiece, PairSums, SetRows, UnitCounter, Units, WeightedCounter,
+    WeightedSums,
 };
 pub(crate) use pair_device::{KeepsRows, PairDevice};
 pub(crate) use relationship::{GrmPair, Relationship};

@@ -1,5 +1,4 @@
-//! [`OnDevice`]: the rows of one matrix that devices count. What the counts of a matrix are in theirs follows from [`Units`] and
-//! [`ClassWeights`].
+//! [`OnDevice`]: the rows of one matrix that devices count. What their sums are to the matrix follows from [`Units`] and [`ClassWeights`].
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use super::pair_device::{
-    ClassWeights, KeepsRows, PairDevice, UnitCounter, UnitCounts, Units, WeightedCounter,
+    ClassWeights, KeepsRows, PairDevice, PairSums, UnitCounter, Units, WeightedCounter,
     WeightedSums,
 };
 use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED, plane_words};
@@ -269,20 +268,18 @@ impl OnDevice {
         std::mem::take(&mut self.sent.lock())
     }
 
-    /// The counts of some of the rows that were added, which are then no longer here; `None` if there are none left.
+    /// Gives the sums of the rows that were added, which are then no longer here.
     pub(super) fn take(
         &self,
-        workers: &Workers<'_>,
-    ) -> Result<Option<(Units, UnitCounts)>, CountError> {
-        let mut counters = std::mem::take(&mut *self.counters.lock());
-        while let Some((units, counter)) = counters.pop_first() {
+        mut add: impl FnMut(Units, &PairSums<'_>) -> Result<(), CountError>,
+    ) -> Result<(), CountError> {
+        let counters = std::mem::take(&mut *self.counters.lock());
+        for (units, counter) in counters {
             if let Some(counter) = counter {
-                let counts = closed(counter)?.take(workers)?;
-                *self.counters.lock() = counters;
-                return Ok(Some((units, counts)));
+                closed(counter)?.take(&mut |sums| add(units, sums))?;
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// The weighted sums of the rows that were added, which are then no longer here; `None` if there are none.
@@ -294,17 +291,6 @@ impl OnDevice {
             Some(counter) => closed(counter)?.take(workers).map(Some),
             None => Ok(None),
         }
-    }
-
-    /// Bytes of the counts that [`take`](Self::take) returns at a time, of so many copies; saturating.
-    pub(crate) fn heap_bytes(&self, copies: usize) -> usize {
-        let counters = self.counters.lock();
-        let counted = counters.iter().filter(|(_, counter)| counter.is_some());
-        let bytes = counted.map(|(units, _)| {
-            let units = units.number(copies);
-            units.saturating_mul(units).saturating_mul(size_of::<u32>())
-        });
-        bytes.max().unwrap_or(0)
     }
 }
 

@@ -1,13 +1,17 @@
 //! What `gpu` implements: [`PairDevice`], which counts pairs of rows, with [`UnitCounter`] and [`WeightedCounter`].
 //!
-//! A device counts for every pair of *units* the rows at which both have a bit, or adds up weighted products of dosages. Rows may be sent by
-//! several threads at a time. Invariant: everything is an integer, so the host may count some rows and devices others.
+//! A device counts for every pair of *units* the rows at which both have a bit, and gives sums of these counts for pairs of copies or of
+//! individuals; or it adds up weighted products of dosages. Rows may be sent by several threads at a time. Invariant: everything is an integer,
+//! so the host may count some rows and devices others.
 
 use std::fmt::Debug;
 use std::ops::Range;
 
 use super::sample_counter::SampleCounter;
 use crate::counts::{CountError, ResidentPart, Workers};
+
+/// Numbers that a thread adds at a time: fewer take no longer than starting it.
+const PART_NUMBERS: usize = 1 << 16;
 
 /// What has a bit at a row, as `kernels/pairs.cuh` numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +28,17 @@ pub(crate) enum Units {
 }
 
 impl Units {
+    /// Planes of a row: that of the allele, and that of copies that are not called.
+    pub(crate) fn planes(self) -> usize {
+        match self {
+            Self::Copies | Self::Diploids => 1,
+            Self::CopiesCalled | Self::DiploidsCalled => 2,
+        }
+    }
+}
+
+#[cfg(any(test, feature = "gpu"))]
+impl Units {
     /// The units of so many copies; saturating.
     pub(crate) fn number(self, copies: usize) -> usize {
         match self {
@@ -34,11 +49,121 @@ impl Units {
         }
     }
 
-    /// Planes of a row: that of the allele, and that of copies that are not called.
-    pub(crate) fn planes(self) -> usize {
+    /// Number of those whose pairs have sums: copies, or individuals.
+    pub(crate) fn paired(self, copies: usize) -> usize {
         match self {
-            Self::Copies | Self::Diploids => 1,
-            Self::CopiesCalled | Self::DiploidsCalled => 2,
+            Self::Copies | Self::CopiesCalled => copies,
+            Self::Diploids | Self::DiploidsCalled => copies / 2,
+        }
+    }
+
+    /// Sums of each pair, and numbers of each copy or individual, see [`PairSums`].
+    pub(crate) fn sums(self) -> [usize; 2] {
+        match self {
+            Self::Copies => [1, 0],
+            Self::CopiesCalled => [2, 0],
+            Self::Diploids => [2, 1],
+            Self::DiploidsCalled => [5, 0],
+        }
+    }
+
+    /// How many numbers the sums of a piece are.
+    pub(crate) fn numbers(self, piece: &PairPiece) -> usize {
+        let [of_pair, of_each] = self.sums();
+        of_pair * piece.pairs.len() + of_each * piece.firsts.len()
+    }
+
+    /// Pieces of all pairs of so many copies, or of their individuals, which have `most` numbers at most, but those of one first one at least.
+    pub(crate) fn pieces(self, copies: usize, most: usize) -> impl Iterator<Item = PairPiece> {
+        let n = self.paired(copies);
+        let (mut first, mut pair) = (0, 0);
+        std::iter::from_fn(move || {
+            let mut piece = PairPiece {
+                firsts: first..first,
+                pairs: pair..pair,
+            };
+            while piece.firsts.end < n {
+                let more = PairPiece {
+                    firsts: first..piece.firsts.end + 1,
+                    pairs: pair..piece.pairs.end + (n - 1 - piece.firsts.end),
+                };
+                if !piece.firsts.is_empty() && self.numbers(&more) > most {
+                    break;
+                }
+                piece = more;
+            }
+            (first, pair) = (piece.firsts.end, piece.pairs.end);
+            (!piece.firsts.is_empty()).then_some(piece)
+        })
+    }
+}
+
+/// The pairs i < j of copies or individuals with some first ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PairPiece {
+    /// The first ones.
+    pub(crate) firsts: Range<usize>,
+    /// The places of the pairs among all, ordered by i and then j.
+    pub(crate) pairs: Range<usize>,
+}
+
+/// Sums over rows for the pairs of a piece, u32. Those of a pair i < j are rows
+///
+/// * of [`Units::Copies`]: at which the copies differ;
+/// * of [`Units::CopiesCalled`]: at which both are called and differ; at which both are called;
+/// * of [`Units::Diploids`]: at which both are heterozygous; at which they are homozygous for different alleles. And for each of the first ones,
+///   those at which it is heterozygous;
+/// * of [`Units::DiploidsCalled`]: these of a pair; those at which both are called; and of these, at which i is heterozygous; at which j is.
+#[derive(Debug)]
+pub(crate) struct PairSums<'a> {
+    pub(crate) piece: PairPiece,
+    /// The first sum of all pairs, then the next, and so on, and then the numbers of the first ones; divided into slices anywhere.
+    pub(crate) numbers: &'a [&'a [u32]],
+}
+
+/// Adds the sums of a piece.
+pub(crate) type AddSums<'a> = dyn FnMut(&PairSums<'_>) -> Result<(), CountError> + 'a;
+
+impl PairSums<'_> {
+    /// Adds each sum to the numbers of all pairs, and those of the first ones to the numbers of all copies or individuals; they wrap around.
+    ///
+    /// # Errors
+    /// [`CountError::Stopped`], and [`CountError::Device`] if these are other sums or of other pairs.
+    pub(super) fn add(
+        &self,
+        of_pairs: Vec<&mut [u32]>,
+        of_each: Vec<&mut [u32]>,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let of_pairs = of_pairs.into_iter().map(|all| (all, &self.piece.pairs));
+        let of_each = of_each.into_iter().map(|all| (all, &self.piece.firsts));
+        let others = || CountError::Device("a GPU gives the sums of other pairs".into());
+        let (mut parts, mut from) = (vec![], 0);
+        for (all, places) in of_pairs.chain(of_each) {
+            let to = all.get_mut(places.clone()).ok_or_else(others)?;
+            let begins = (from..).step_by(PART_NUMBERS);
+            parts.extend(begins.zip(to.chunks_mut(PART_NUMBERS)));
+            from += places.len();
+        }
+        if self.numbers.iter().map(|some| some.len()).sum::<usize>() != from {
+            return Err(others());
+        }
+        workers.each(parts, |(from, to)| {
+            self.add_numbers(from, to);
+            Ok(())
+        })
+    }
+
+    /// Adds the numbers from `from` on.
+    fn add_numbers(&self, mut from: usize, mut to: &mut [u32]) {
+        for some in self.numbers {
+            let (before, some) = some.split_at(from.min(some.len()));
+            from -= before.len();
+            let (now, later) = to.split_at_mut(some.len().min(to.len()));
+            for (to, number) in now.iter_mut().zip(some) {
+                *to = to.wrapping_add(*number);
+            }
+            to = later;
         }
     }
 }
@@ -67,32 +192,11 @@ pub(crate) trait UnitCounter: Debug + Send + Sync {
     fn add_resident(&self, parts: &[ResidentPart], workers: &Workers<'_>)
     -> Result<(), CountError>;
 
-    /// The counts of all rows that were added.
+    /// Gives the sums of all rows that were added: those of some pieces, which have every pair at least once.
     ///
     /// # Errors
-    /// [`CountError::Device`], or [`CountError::TooLarge`] if they do not fit in memory.
-    fn take(self: Box<Self>, workers: &Workers<'_>) -> Result<UnitCounts, CountError>;
-}
-
-/// For pairs of units the number of rows at which both have a bit.
-#[derive(Debug)]
-pub(crate) struct UnitCounts {
-    stride: usize,
-    counts: Vec<u32>,
-}
-
-impl UnitCounts {
-    /// Those of units `i <= j` at `i * stride + j`.
-    #[cfg(any(test, feature = "gpu"))]
-    pub(crate) fn new(stride: usize, counts: Vec<u32>) -> Self {
-        Self { stride, counts }
-    }
-
-    /// That of units `i <= j`.
-    #[inline(always)]
-    pub(super) fn of(&self, i: usize, j: usize) -> u32 {
-        self.counts[i * self.stride + j]
-    }
+    /// [`CountError::Device`], and those of `add`.
+    fn take(self: Box<Self>, add: &mut AddSums<'_>) -> Result<(), CountError>;
 }
 
 /// What rows of a class are multiplied by: w in sums of w x x′ over rows for pairs of individuals, and in sums of w x for each individual, with

@@ -4,9 +4,6 @@ use std::ops::Range;
 
 use crate::counts::Workers;
 
-/// First units of a block.
-const BLOCK: usize = 16;
-
 /// Number of pairs of different units; saturating.
 pub(crate) fn pairs_of(units: usize) -> usize {
     // One of the factors is even.
@@ -87,14 +84,6 @@ impl Part {
             }
         }
         parts
-    }
-
-    /// The first units, some at a time. The counts of a second unit with these are next to each other, so they share cache lines.
-    pub(super) fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let Range { start, end } = self.firsts;
-        (start..end)
-            .step_by(BLOCK)
-            .map(move |first| first..end.min(first + BLOCK))
     }
 
     /// The place of a pair among the part's.

@@ -421,12 +421,8 @@ impl<V: PairValue> Statistic for PairsOf<V> {
     }
 
     fn heap_size(&self) -> usize {
-        let of_device = self
-            .feed
-            .as_ref()
-            .map_or(0, |feed| feed.device.heap_bytes(self.shape.copies()));
         // Rows are added to a matrix, and a state's may be copied, for one group at a time.
-        self.matrix_bytes().saturating_add(of_device)
+        self.matrix_bytes()
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Invariant: page-locked memory that bytes are on their way to is not freed before they have arrived.
 
+use std::mem::ManuallyDrop;
+
 use cudarc::driver::{result, sys};
 
 use super::memory::Pinned;
@@ -9,15 +11,14 @@ use super::pair_stream::{PairStream, STAGING_BYTES};
 use crate::gpu::error::GpuError;
 
 /// Bytes that are fetched at a time.
-const FETCHED_BYTES: usize = 8 * STAGING_BYTES;
+pub(super) const FETCHED_BYTES: usize = 8 * STAGING_BYTES;
 
 /// Bytes of device memory in page-locked memory, in parts of [`STAGING_BYTES`].
 #[derive(Debug)]
 pub(super) struct Fetched {
-    parts: Vec<Pinned>,
+    /// Given back once the bytes have arrived, and until then not freed: the device may write to them.
+    parts: Vec<ManuallyDrop<Pinned>>,
     len: usize,
-    /// The place of the first byte.
-    begin: usize,
     /// Passed once they have arrived.
     event: sys::CUevent,
 }
@@ -41,11 +42,20 @@ impl Fetched {
             part.and_then(|part| part.bytes(STAGING_BYTES).get(from..from + size_of::<T>()));
         bytes.map_or_else(T::zeroed, bytemuck::pod_read_unaligned)
     }
+
+    /// All numbers, in slices of which each is a part. Their size divides that of a part, whose memory is aligned to pages.
+    pub(super) fn slices<T: bytemuck::Pod>(&self) -> Vec<&[T]> {
+        let begins = (0..self.len).step_by(STAGING_BYTES);
+        let parts = self.parts.iter().zip(begins).map(|(part, begin)| {
+            let bytes = part.bytes(STAGING_BYTES.min(self.len - begin));
+            bytemuck::try_cast_slice(bytes).unwrap_or_default()
+        });
+        parts.collect()
+    }
 }
 
 impl PairStream {
-    /// Reads device memory through page-locked memory, some parts of [`STAGING_BYTES`] at a time: these are read while the next ones are on
-    /// their way. `read` gets the place of their first byte.
+    /// Reads device memory through page-locked memory, some parts of [`STAGING_BYTES`] at a time. `read` gets the place of their first byte.
     ///
     /// # Errors
     /// The error of the driver.
@@ -56,82 +66,76 @@ impl PairStream {
         &mut self,
         from: u64,
         bytes: usize,
-        mut read: impl FnMut(usize, &Fetched),
+        read: impl FnMut(usize, &Fetched),
     ) -> Result<(), GpuError> {
-        let mut on_their_way: Option<Fetched> = None;
-        for begin in (0..bytes).step_by(FETCHED_BYTES) {
-            let len = FETCHED_BYTES.min(bytes - begin);
-            // SAFETY: as the caller says.
-            let next = unsafe { self.enqueue_fetch(from + begin as u64, begin, len) };
-            // What is on its way is not freed before it has arrived.
-            let arrived = self.arrive(on_their_way.take(), &mut read);
-            match next {
-                Ok(next) => on_their_way = Some(next),
-                Err(error) => return Err(error),
-            }
-            if let Err(error) = arrived {
-                on_their_way.into_iter().for_each(std::mem::forget);
-                return Err(error);
-            }
-        }
-        self.arrive(on_their_way, &mut read)
+        let begins = (0..bytes).step_by(FETCHED_BYTES);
+        let make = |_: &mut Self, begin: &usize| {
+            Ok((from + *begin as u64, FETCHED_BYTES.min(bytes - begin)))
+        };
+        // SAFETY: as the caller says.
+        unsafe { self.fetch_each(begins, make, read) }
     }
 
-    /// Waits for bytes that are on their way, and reads them.
-    fn arrive(
+    /// Reads pieces of device memory: one is read while the next one is on its way. `make` enqueues what writes a piece, and gives its address
+    /// and its bytes; the next piece may be at the same place, as it is written after this one was copied.
+    ///
+    /// # Errors
+    /// Those of `make`, and the error of the driver.
+    ///
+    /// # Safety
+    /// The device has the bytes that `make` gives.
+    pub(super) unsafe fn fetch_each<P>(
         &mut self,
-        fetched: Option<Fetched>,
-        read: &mut impl FnMut(usize, &Fetched),
+        pieces: impl IntoIterator<Item = P>,
+        mut make: impl FnMut(&mut Self, &P) -> Result<(u64, usize), GpuError>,
+        mut read: impl FnMut(P, &Fetched),
     ) -> Result<(), GpuError> {
-        let Some(fetched) = fetched else {
+        let mut on_its_way: Option<(P, Fetched)> = None;
+        for piece in pieces {
+            let made = make(self, &piece);
+            // SAFETY: as the caller says.
+            let next = made.and_then(|(from, bytes)| unsafe { self.enqueue_fetch(from, bytes) });
+            self.arrive(on_its_way.take(), &mut read)?;
+            on_its_way = Some((piece, next?));
+        }
+        self.arrive(on_its_way, &mut read)
+    }
+
+    /// Waits for a piece that is on its way, and reads it.
+    fn arrive<P>(
+        &mut self,
+        piece: Option<(P, Fetched)>,
+        read: &mut impl FnMut(P, &Fetched),
+    ) -> Result<(), GpuError> {
+        let Some((piece, fetched)) = piece else {
             return Ok(());
         };
-        if let Err(error) = self.wait(fetched.event) {
-            // The device may still write to them.
-            std::mem::forget(fetched);
-            return Err(error);
-        }
-        read(fetched.begin, &fetched);
+        self.wait(fetched.event)?;
+        read(piece, &fetched);
         self.events.push(fetched.event);
-        let mut parts = fetched.parts.into_iter();
+        let mut parts = fetched.parts.into_iter().map(ManuallyDrop::into_inner);
         parts.try_for_each(|part| self.give_back(part))
     }
 
     /// # Safety
-    /// As [`fetch`](Self::fetch).
-    unsafe fn enqueue_fetch(
-        &mut self,
-        from: u64,
-        begin: usize,
-        len: usize,
-    ) -> Result<Fetched, GpuError> {
+    /// The device has these bytes.
+    unsafe fn enqueue_fetch(&mut self, from: u64, len: usize) -> Result<Fetched, GpuError> {
         let mut fetched = Fetched {
             parts: vec![],
             len,
-            begin,
             event: self.event()?,
         };
         for at in (0..len).step_by(STAGING_BYTES) {
-            let bytes = STAGING_BYTES.min(len - at);
-            let enqueued = self.wait_for_staging(STAGING_BYTES).and_then(|memory| {
-                fetched.parts.push(memory);
-                let to = fetched.parts.last_mut().map(|part| part.bytes_mut(bytes));
-                let to = to.unwrap_or_default();
-                // SAFETY: as the caller says; nobody reads the memory until the event has passed, and after an error it is not freed.
-                unsafe { result::memcpy_dtoh_async(to, from + at as u64, self.stream) }
-                    .map_err(|error| self.failed(&error))
-            });
-            if let Err(error) = enqueued {
-                std::mem::forget(fetched);
-                return Err(error);
-            }
+            let mut part = ManuallyDrop::new(self.wait_for_staging(STAGING_BYTES)?);
+            let to = part.bytes_mut(STAGING_BYTES.min(len - at));
+            // SAFETY: as the caller says; nobody reads the memory until the event has passed, and until then it is not freed.
+            unsafe { result::memcpy_dtoh_async(to, from + at as u64, self.stream) }
+                .map_err(|error| self.failed(&error))?;
+            fetched.parts.push(part);
         }
         // SAFETY: event and stream are this stream's.
-        let recorded = unsafe { result::event::record(fetched.event, self.stream) };
-        if let Err(error) = recorded {
-            std::mem::forget(fetched);
-            return Err(self.failed(&error));
-        }
+        unsafe { result::event::record(fetched.event, self.stream) }
+            .map_err(|error| self.failed(&error))?;
         Ok(fetched)
     }
 }

@@ -81,6 +81,8 @@ pub struct PairKernels {
     pub sample_counts: sys::CUfunction,
     /// Adds up the bits of units.
     pub unit_sums: sys::CUfunction,
+    /// Makes sums of the counts of units.
+    pub pair_sums: sys::CUfunction,
     /// Counts pairs of units.
     pub gram: sys::CUfunction,
     /// Adds up weighted products of dosages.
@@ -127,8 +129,13 @@ impl PairKernels {
             },
             _ => None,
         };
-        let names = ["vcz_pair_units", "vcz_copy_rows", "vcz_unit_sums"];
-        let [units, copy_rows, unit_sums] = functions(units, &arch, names)?;
+        let names = [
+            "vcz_pair_units",
+            "vcz_copy_rows",
+            "vcz_unit_sums",
+            "vcz_pair_sums",
+        ];
+        let [units, copy_rows, unit_sums, pair_sums] = functions(units, &arch, names)?;
         let [sample_counts] = functions(samples, &arch, ["vcz_sample_counts"])?;
         let names = ["vcz_gram", "vcz_gram_weighted", "vcz_site_counts"];
         let [gram, weighted, site_counts] = functions(gram, &arch, names)?;
@@ -137,6 +144,7 @@ impl PairKernels {
             copy_rows,
             sample_counts,
             unit_sums,
+            pair_sums,
             gram,
             weighted,
             site_counts,
@@ -417,6 +425,7 @@ mod tests {
         for line in [
             format!("#define VCZ_STEP_ROWS {}", abi::STEP_ROWS),
             format!("#define VCZ_CTA_COPIES {}", abi::BLOCK_COPIES),
+            format!("#define VCZ_WARPS {}", abi::SUMS_TILE[0]),
             format!("#define VCZ_GRAM_TILE {gram_rows}"),
             format!("#define VCZ_HOPPER_ROWS {hopper_rows}"),
             format!("#define VCZ_HOPPER_COLUMNS {hopper_columns}"),

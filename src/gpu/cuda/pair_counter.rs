@@ -1,7 +1,8 @@
 //! [`PairCounter`]: counts pairs of units on one device, with the kernels `units` and `gram`.
 //!
-//! Rows become units once the buffer of rows is full; pairs are counted once there are many units, or the counts are taken. Invariants: units
-//! past the last are zero; after an error nothing is freed that the device may still use.
+//! Rows become units once the buffer of rows is full; pairs are counted once there are many units, or the counts are taken. Then the device makes
+//! the sums of pairs, which are far fewer than its counts, and they alone are fetched. Invariants: units past the last are zero; after an error
+//! nothing is freed that the device may still use.
 
 use std::sync::Arc;
 
@@ -15,13 +16,10 @@ use super::pair_rows::{self, RowBuffer, RowSink, add_rows};
 use super::pair_stream::{PairStream, Staging, of_device};
 use super::resident_rows::ResidentQueue;
 use crate::counts::gathered::plane_words;
-use crate::counts::pairs::SetRows;
+use crate::counts::pairs::{AddSums, PairPiece, PairSums, SetRows};
 use crate::counts::{CountError, ResidentPart, Workers};
 use crate::gpu::abi;
 use crate::gpu::error::GpuError;
-
-/// Counts that a thread adds at a time.
-const PART: usize = 1 << 17;
 
 /// Counts pairs on a device.
 #[derive(Debug)]
@@ -39,6 +37,8 @@ struct Counting {
     rows: RowBuffer,
     units: DeviceBuffer,
     counts: DeviceBuffer,
+    /// Of a piece of pairs.
+    sums: DeviceBuffer,
     tiles: DeviceBuffer,
     n_tiles: usize,
     /// Steps that have units which are not counted.
@@ -64,8 +64,9 @@ impl PairCounter {
             layout.rows_bytes(),
             layout.units_bytes(),
             layout.counts_bytes(),
+            layout.sums_bytes(),
         );
-        let (Some(rows), Some(units), Some(counts)) = sizes else {
+        let (Some(rows), Some(units), Some(counts), Some(sums)) = sizes else {
             return Err("counts of pairs that do not fit in memory".into());
         };
         let mut row_memory = DeviceBuffer::new(device);
@@ -82,6 +83,7 @@ impl PairCounter {
             ),
             units: DeviceBuffer::new(device),
             counts: DeviceBuffer::new(device),
+            sums: DeviceBuffer::new(device),
             tiles: DeviceBuffer::new(device),
             n_tiles: tiles.len(),
             steps: 0,
@@ -90,6 +92,7 @@ impl PairCounter {
         let tiles_at = counting.tiles.ensure("tiles of pairs", table.len())?;
         let units_at = counting.units.ensure("units of pairs", units)?;
         let counts_at = counting.counts.ensure("counts of pairs", counts)?;
+        counting.sums.ensure("sums of pairs", sums)?;
         // SAFETY: the buffers have these sizes, and nothing else uses them.
         unsafe {
             counting.stream.copy(tiles_at, table)?;
@@ -140,47 +143,46 @@ impl PairCounter {
             .map_err(of_device)
     }
 
-    /// Adds the counts of all rows to `counts`, which has those of a counter of this layout, or is empty and then gets them.
+    /// Gives the sums of all rows, some pairs at a time.
     ///
     /// # Errors
-    /// Those of the device, and [`CountError::TooLarge`].
-    pub fn take(mut self, counts: &mut Vec<u32>, workers: &Workers<'_>) -> Result<(), CountError> {
+    /// Those of the device and of `add`.
+    pub fn take(mut self, add: &mut AddSums<'_>) -> Result<(), CountError> {
         self.finish()?;
         let counting = self.counting.get_mut();
         let layout = counting.layout;
-        let total = layout.units.number(layout.copies) * layout.stride;
-        let is_first = counts.is_empty();
-        if is_first {
-            let reserved = counts.try_reserve_exact(total);
-            reserved.map_err(|_| CountError::TooLarge(format!("{total} counts of pairs")))?;
-        }
-        let mut added = Ok(());
-        let read = |begin: usize, fetched: &Fetched| {
-            if added.is_err() {
-                return;
-            }
-            let len = fetched.len::<u32>();
-            added = match is_first {
-                true => {
-                    let count = |at| fetched.number::<u32>(at);
-                    workers.extend(counts, len, "counts of pairs", count)
-                }
-                false => {
-                    let begin = begin / size_of::<u32>();
-                    let counts = counts.get_mut(begin..begin + len).unwrap_or_default();
-                    let parts = counts.chunks_mut(PART).zip((0..).step_by(PART));
-                    workers.each(parts, |(counts, begin)| {
-                        for (count, at) in counts.iter_mut().zip(begin..) {
-                            *count = count.wrapping_add(fetched.number(at));
-                        }
-                        Ok(())
-                    })
-                }
+        let kernels = counting.stream.device.pair_kernels().map_err(of_device)?;
+        let kernel = kernels.pair_sums;
+        let (counts, sums) = (counting.counts.address(), counting.sums.address());
+        let make = |stream: &mut PairStream, piece: &PairPiece| {
+            let n = layout.units.paired(layout.copies);
+            let [firsts, seconds] = abi::SUMS_TILE;
+            let across = (n - piece.firsts.start).div_ceil(seconds);
+            // Casts of numbers that the layout has checked, or that are smaller: a block has some of the few pairs of a piece.
+            let job = abi::PairSums {
+                counts,
+                sums,
+                kind: layout.units as u32,
+                stride: layout.stride as u32,
+                n: n as u32,
+                first: piece.firsts.start as u32,
+                end: piece.firsts.end as u32,
+                across: across as u32,
             };
+            let blocks = (piece.firsts.len().div_ceil(firsts) * across) as u32;
+            // SAFETY: there are counts of this layout, and there is room for the sums of one of its pieces.
+            unsafe { stream.launch(kernel, blocks, THREADS, 0, &job) }?;
+            Ok((sums, layout.units.numbers(piece) * size_of::<u32>()))
         };
-        let (from, bytes) = (counting.counts.address(), total * size_of::<u32>());
-        // SAFETY: the layout has room for these counts.
-        unsafe { counting.stream.fetch(from, bytes, read) }.map_err(of_device)?;
+        let mut added = Ok(());
+        let read = |piece: PairPiece, fetched: &Fetched| {
+            if added.is_ok() {
+                let numbers = &fetched.slices::<u32>();
+                added = add(&PairSums { piece, numbers });
+            }
+        };
+        // SAFETY: the sums of a piece are where the kernel writes them.
+        unsafe { counting.stream.fetch_each(layout.pieces(), make, read) }.map_err(of_device)?;
         counting.stream.log_times(&format!("{:?}", layout.units));
         added
     }
@@ -273,7 +275,12 @@ impl Drop for Counting {
     fn drop(&mut self) {
         if !self.stream.close() {
             self.rows.forget();
-            for buffer in [&mut self.units, &mut self.counts, &mut self.tiles] {
+            for buffer in [
+                &mut self.units,
+                &mut self.counts,
+                &mut self.sums,
+                &mut self.tiles,
+            ] {
                 buffer.forget();
             }
         }

@@ -1,7 +1,8 @@
 //! [`Layout`]: the sizes of a [`PairCounter`](super::pair_counter::PairCounter), and how its pairs are divided among thread blocks.
 
+use super::fetched::FETCHED_BYTES;
 use crate::counts::gathered::plane_words;
-use crate::counts::pairs::Units;
+use crate::counts::pairs::{PairPiece, Units, pairs_of};
 use crate::gpu::abi;
 
 /// Threads of a thread block, where the kernel needs no other number.
@@ -62,11 +63,6 @@ impl Layout {
         })
     }
 
-    /// Units of a step, with those past the last.
-    pub fn stride(&self) -> usize {
-        self.stride
-    }
-
     /// Bytes of the units of all steps.
     pub(super) fn units_bytes(&self) -> Option<usize> {
         let step_bytes = self.stride.checked_mul(abi::UNIT_BYTES)?;
@@ -85,12 +81,32 @@ impl Layout {
         counts.checked_mul(size_of::<u32>())
     }
 
+    /// Bytes of the sums of a piece of pairs.
+    pub(super) fn sums_bytes(&self) -> Option<usize> {
+        let n = self.units.paired(self.copies);
+        let [of_pair, of_each] = self.units.sums();
+        let numbers = |pairs: usize, firsts: usize| {
+            let numbers = pairs.checked_mul(of_pair)?;
+            let numbers = numbers.checked_add(firsts.checked_mul(of_each)?)?;
+            numbers.checked_mul(size_of::<u32>())
+        };
+        let of_one = numbers(n.saturating_sub(1), 1)?;
+        Some(numbers(pairs_of(n), n)?.min(FETCHED_BYTES.max(of_one)))
+    }
+
+    /// Pieces of all pairs, whose sums are fetched at a time.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = PairPiece> + use<> {
+        let most = FETCHED_BYTES / size_of::<u32>();
+        self.units.pieces(self.copies, most)
+    }
+
     /// Bytes of device memory at most, as buffers are rounded up; `None` if they are more than memory has.
     pub fn device_bytes(&self) -> Option<usize> {
         let buffers = [
             self.units_bytes()?,
             self.rows_bytes()?,
             self.counts_bytes()?,
+            self.sums_bytes()?,
         ];
         let bytes = buffers
             .into_iter()
@@ -250,6 +266,22 @@ mod tests {
                 );
                 assert!(layout.rows <= layout.steps * abi::STEP_ROWS);
                 assert!(layout.device_bytes().is_some());
+            }
+        }
+        for units in [
+            Units::Copies,
+            Units::CopiesCalled,
+            Units::Diploids,
+            Units::DiploidsCalled,
+        ] {
+            for copies in [0, 1, 2, 63, 2_940, 5_000] {
+                let layout = Layout::try_new(units, copies).unwrap();
+                let numbers = layout.pieces().map(|piece| units.numbers(&piece));
+                let largest = numbers.max().unwrap_or(0) * size_of::<u32>();
+                assert!(
+                    largest <= layout.sums_bytes().unwrap(),
+                    "{units:?} {copies}"
+                );
             }
         }
         assert!(Layout::try_new(Units::CopiesCalled, usize::MAX).is_none());

@@ -269,13 +269,11 @@ impl Running {
 
     /// Adds the counts of the device.
     fn take_counts(&mut self, pairs: &mut IndividualPairs) -> Result<()> {
-        let copies = self.call.shape.copies();
         let Some(device) = self.device.take() else {
             return Ok(());
         };
-        let bytes = device.heap_bytes(copies);
-        self.reserve(pairs, bytes)?;
-        let added = self.compute(bytes, |workers| pairs.add_counted(&device, workers));
+        // The device counts rows that are left.
+        let added = self.compute(usize::MAX, |workers| pairs.add_counted(&device, workers));
         self.kept = None;
         added
     }
