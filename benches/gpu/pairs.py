@@ -1,11 +1,11 @@
-"""Checks that a GPU compares pairs of samples and of sites like the host, and times both.
+"""Checks that a GPU counts samples, and compares pairs of samples and of sites, like the host, and times both.
 
     python3 benches/gpu/pairs.py --vcz target/release/vcz --store STORE [--rounds 7] [--partitions 16] [--devices all] [--bases 3300] [--only NAME ...]
 
 Sites are compared up to `--bases` apart, by ten bins of distance, and in windows of as many.
 
 STORE has diploid genotypes, such as those of benches/simulate. Needs a GPU. Prints for each statement the median of its times in a
-warm process on the host and on the GPU, and the mean time of the kernels that compare pairs (from the log, by events of the device), on
+warm process on the host and on the GPU, and the mean time of the kernels that count or compare (from the log, by events of the device), on
 the GPU that took longest if there are several.
 Exits with 1 if an answer differs.
 """
@@ -18,7 +18,7 @@ import subprocess
 import sys
 
 ELAPSED = re.compile(r"^Elapsed ([0-9.]+) seconds", re.M)
-KERNELS = re.compile(r"GPU (\d+): the kernels of pairs of [\w ]+ took ([0-9.]+) ms")
+KERNELS = re.compile(r"GPU (\d+): the kernels of [\w ]+ took ([0-9.]+) ms")
 # Of each, a statement with sums that depend on every count and its place, and the statement to time.
 PAIRS = "(SELECT p, row_number() OVER () AS r FROM (SELECT unnest({call}) AS p FROM t))"
 COUNTS = ["sites", "ibs0", "ibs1", "ibs2", "het1", "het2", "distance_sites", "distance"]
@@ -49,6 +49,10 @@ QUERIES = {
     "pca, covariance": (
         "SELECT pca(call_genotype, 4, 'covariance') FROM t",
         "SELECT pca(call_genotype, 4, 'covariance')['trace'] FROM t",
+    ),
+    "sample_counts": (
+        "SELECT sample_counts(call_genotype) FROM t",
+        "SELECT array_length(sample_counts(call_genotype)) FROM t",
     ),
     "mean_r2": (
         "SELECT variant_contig, genome_bin(variant_position, {bases}) AS w, mean_r2(call_genotype) FROM t GROUP BY 1, 2 ORDER BY 1, 2",

@@ -319,27 +319,6 @@ pub struct CopiedRows {
     pub pad: u32,
 }
 
-/// Rows of one plane in which the genotypes of diploid individuals are counted.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SampleRows {
-    /// Address of the addresses of rows, `u64`, none of which is inverted; bits 1 and 2 are the number of its bits, at most 3.
-    pub from: u64,
-    /// Address of the [`SAMPLE_COUNTS`](crate::counts::pairs::SAMPLE_COUNTS) of individuals, `u32`, added to: each of all individuals.
-    pub counts: u64,
-    /// Number of rows.
-    pub n_rows: u32,
-    /// 32-bit words of a row.
-    pub width: u32,
-    /// Number of individuals.
-    pub n_samples: u32,
-    /// Unused.
-    pub pad: u32,
-}
-
-/// Rows that a thread counts for [`SampleRows`].
-pub const COUNTER_ROWS: usize = 255;
-
 /// Pairs of units to count.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -502,6 +481,6 @@ pub(super) use plain;
 
 plain!(
     Block: 24, Tile: 96, CountSpec: 64, PlaneSet: 24, GatherSpec: 16, CallFilter: 64, CallTile: 24, MaskedBlock: 64, Frame: 32,
-    Segment: 24, Check: 32, PairRows: 48, CopiedRows: 32, SampleRows: 32, Gram: 48, PairSums: 40, PairTile: 8,
+    Segment: 24, Check: 32, PairRows: 48, CopiedRows: 32, Gram: 48, PairSums: 40, PairTile: 8,
     WeightedGram: 72, UnitSums: 40
 );

@@ -42,6 +42,7 @@ mod pairs;
 pub mod plan;
 mod queue;
 mod queue_state;
+mod sample_abi;
 mod serve;
 mod site_abi;
 mod site_error;

@@ -251,6 +251,10 @@ impl Backends {
                 true,
             );
             ask(
+                format!("SELECT sample_counts(call_genotype{argument}) FROM t"),
+                true,
+            );
+            ask(
                 format!(
                     "SELECT sample_counts(call_genotype{argument}), haplotype_count(call_genotype{argument}) FROM t"
                 ),

@@ -85,8 +85,7 @@ impl<M: PairMatrix> PairFeed for DeviceFeed<M> {
         let input: PlanesRows<'_> = Lists::try_new(&arguments, 0)?;
         let (mut rows, mut numbers) = (vec![], vec![]);
         let mut marked = resident.map(|resident| MarkedRows::new(self.name, resident));
-        for row in (0..input.len()).filter(|row| !input.is_null(*row)) {
-            let words = input.row(row);
+        for (row, words) in input.rows() {
             if let Some(marked) = &mut marked
                 && marked.take(words)?
             {

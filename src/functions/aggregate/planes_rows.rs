@@ -42,6 +42,19 @@ impl<'a, T: ArrowPrimitiveType> Lists<'a, T> {
         self.values.get(self.range(row)).unwrap_or_default()
     }
 
+    /// The rows that are not NULL: their places, and their numbers.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (usize, &'a [T::Native])> + '_ {
+        let nulls = self.list.nulls();
+        let bounds = self.list.value_offsets().windows(2).enumerate();
+        bounds
+            .filter(move |(row, _)| nulls.is_none_or(|nulls| nulls.is_valid(*row)))
+            .map(|(row, bounds)| {
+                // As below.
+                let numbers = self.values.get(bounds[0] as usize..bounds[1] as usize);
+                (row, numbers.unwrap_or_default())
+            })
+    }
+
     /// Where the numbers of a row are.
     #[inline]
     fn range(&self, row: usize) -> Range<usize> {

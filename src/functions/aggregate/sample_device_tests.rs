@@ -8,13 +8,12 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::*;
-use crate::counts::gathered::GatheredPlanes;
 use crate::counts::pairs::{
     ClassWeights, KeepsRows, SAMPLE_COUNTS, SampleCounter, UnitCounter, Units, WeightedCounter,
 };
 use crate::counts::{
-    CountError, ResidentChunk, ResidentPart, ResidentPlanes, ResidentReader, ResidentRows, RowMark,
-    Workers,
+    CountError, CountRequest, ResidentChunk, ResidentPart, ResidentPlanes, ResidentReader,
+    ResidentRows, RowMark, SampleSet, Workers, reference,
 };
 use crate::functions::aggregate::accumulator::StatisticAccumulator;
 
@@ -136,16 +135,19 @@ proptest! {
 
     #[test]
     fn a_device_counts_some_rows((samples, rows) in calls()) {
-        let mut gathered = GatheredPlanes::default();
-        gathered.reset(rows.len(), 2 * samples, ALLELES).unwrap();
-        for (row, (codes, _)) in rows.iter().enumerate() {
-            for (copy, code) in codes.iter().enumerate() {
-                gathered.set(row, copy, *code);
-            }
-        }
+        let request = CountRequest {
+            alleles: vec![],
+            genotypes: vec![],
+            zygosity: vec![],
+            planes: vec![Arc::new(SampleSet::all(samples as u32))],
+            n_alleles: ALLELES,
+            n_samples: samples,
+            ploidy: 2,
+        };
         let words = |row: usize| {
+            let counts = reference::count(&request, &rows[row].0, 1).unwrap();
             let mut words = vec![];
-            gathered.push_row(row, &mut words);
+            counts.planes[0].push_row(0, &mut words);
             words
         };
         // Rows of reference calls have no plane, and any other code a second one.

@@ -136,8 +136,8 @@ impl PairFeed for SampleFeed {
         let input: PlanesRows<'_> = Lists::try_new(&arguments, 0)?;
         let mut marked = MarkedRows::new(self.name, resident);
         let mut others = vec![];
-        for row in (0..input.len()).filter(|row| !input.is_null(*row)) {
-            if !marked.take(input.row(row))? {
+        for (row, words) in input.rows() {
+            if !marked.take(words)? {
                 others.push(row);
             }
         }

@@ -405,7 +405,7 @@ unsafe fn cubin(program: nvrtc_sys::nvrtcProgram) -> Result<Vec<u8>, nvrtc::Nvrt
 mod tests {
     use super::*;
     use crate::counts::pairs::Units;
-    use crate::gpu::site_abi;
+    use crate::gpu::{sample_abi, site_abi};
 
     /// Constants that launches share with the header.
     #[test]
@@ -440,7 +440,7 @@ mod tests {
             format!("#define VCZ_UNITS_DIPLOID_BLOCKS {}", abi::DIPLOID_BLOCKS),
             format!("#define VCZ_MOST_COPIES {}", site_abi::MOST_COPIES),
             format!("#define VCZ_SITE_SUMS {}", site_abi::SITE_SUMS),
-            format!("#define VCZ_COUNTER_ROWS {}", abi::COUNTER_ROWS),
+            format!("#define VCZ_COUNTER_ROWS {}", sample_abi::COUNTER_ROWS),
             format!("#define VCZ_UNITS_COPIES {}", Units::Copies as u32),
             format!(
                 "#define VCZ_UNITS_COPIES_CALLED {}",

@@ -183,7 +183,9 @@ impl PairCounter {
         };
         // SAFETY: the sums of a piece are where the kernel writes them.
         unsafe { counting.stream.fetch_each(layout.pieces(), make, read) }.map_err(of_device)?;
-        counting.stream.log_times(&format!("{:?}", layout.units));
+        counting
+            .stream
+            .log_times(&format!("pairs of {:?}", layout.units));
         added
     }
 }

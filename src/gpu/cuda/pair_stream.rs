@@ -379,7 +379,7 @@ impl PairStream {
     pub(super) fn log_times(&mut self, what: &str) {
         let milliseconds = self.kernel_times.take();
         let ordinal = self.device.ordinal;
-        log::debug!("GPU {ordinal}: the kernels of pairs of {what} took {milliseconds} ms");
+        log::debug!("GPU {ordinal}: the kernels of {what} took {milliseconds} ms");
     }
 }
 

@@ -15,8 +15,8 @@ use super::resident_rows::{ResidentQueue, ResidentSink};
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::SAMPLE_COUNTS;
 use crate::counts::{CountError, ResidentPart, Workers};
-use crate::gpu::abi;
 use crate::gpu::error::GpuError;
+use crate::gpu::sample_abi::{COUNTER_ROWS, SampleRows};
 
 /// Bytes of device memory for addresses of rows, and for rounding up.
 const OTHER_BYTES: usize = 4 << 20;
@@ -136,7 +136,7 @@ impl ResidentSink for Counting {
 
     fn read_rows(&mut self, from: u64, rows: usize, _classes: &[u32]) -> Result<(), GpuError> {
         // Casts of numbers that `device_bytes` has checked, or that are smaller.
-        let job = abi::SampleRows {
+        let job = SampleRows {
             from,
             counts: self.counts.address(),
             n_rows: rows as u32,
@@ -144,7 +144,7 @@ impl ResidentSink for Counting {
             n_samples: self.samples as u32,
             pad: 0,
         };
-        let threads = rows.div_ceil(abi::COUNTER_ROWS) as u64 * u64::from(job.width);
+        let threads = rows.div_ceil(COUNTER_ROWS) as u64 * u64::from(job.width);
         let blocks = u32::try_from(threads.div_ceil(u64::from(THREADS)))
             .map_err(|_| format!("{rows} rows of {} individuals", self.samples))?;
         let kernel = self.stream.device.pair_kernels()?.sample_counts;

@@ -404,7 +404,7 @@ impl SiteSums {
         let (from, bytes) = (self.sums.address(), self.layout.sums_bytes());
         // SAFETY: there are sums of this layout.
         unsafe { self.stream.fetch(from, bytes, read) }?;
-        self.stream.log_times("sites");
+        self.stream.log_times("pairs of sites");
         Ok(SumParts(parts))
     }
 }

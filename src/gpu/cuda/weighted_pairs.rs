@@ -225,7 +225,7 @@ impl WeightedPairs {
         let from = summing.unit_sums.address();
         // SAFETY: as above.
         unsafe { summing.stream.fetch(from, layout.unit_sums_bytes(), read) }.map_err(of_device)?;
-        summing.stream.log_times("weighted dosages");
+        summing.stream.log_times("pairs of weighted dosages");
         Ok(())
     }
 }
