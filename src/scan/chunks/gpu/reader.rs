@@ -31,6 +31,8 @@ const WINDOW_BYTES: usize = 32 << 20;
 const WINDOW_CHUNKS: usize = 4096;
 /// The memory of rows that stay on a GPU is that of a batch, which is free once the partitions have used all of its chunks.
 const HELD_BY_OTHERS: usize = 2;
+/// The maximum number of variant chunks in flight for a partition before it is known whether many of their rows can stay on a GPU.
+const FIRST_RESIDENT: usize = 4;
 /// The maximum number of variant chunks of a read, and of their encoded bytes. Reads have several chunks, because passing a task between
 /// threads takes longer than reading one chunk.
 const GROUP_CHUNKS: usize = 16;
@@ -196,8 +198,9 @@ fn part_requests(
                 let counted = counter.request().clone();
                 CountsOutput::try_new(counted, samples, copies, planner.shares_rows())
             };
-            // Results of several parts are added, which needs all rows.
-            let resident = context.resident.filter(|_| request.parts().len() == 1);
+            // Results of several parts are added, which needs all rows. Filters make calls missing, and few rows can stay then.
+            let may_stay = request.parts().len() == 1 && filter.is_none();
+            let resident = context.resident.filter(|_| may_stay);
             let resident = match resident {
                 Some(resident) => counts()?.keeping_rows(resident.devices()),
                 None => None,
@@ -372,8 +375,11 @@ impl ChunkReader for GpuReader {
         let resident = self.parts.iter().find_map(|part| part.resident.as_ref());
         match resident.map(|work| &work.sizes) {
             Some(sizes) if sizes.rows_stay() => self.most_resident,
-            // Not known: their results may be the larger ones.
-            Some(sizes) if !sizes.few_rows_stay() => self.most_chunks.min(self.most_resident),
+            // Not known: the host decodes those of which few can stay.
+            Some(sizes) if !sizes.few_rows_stay() => {
+                let most = self.most_chunks.min(self.most_resident);
+                most.min(FIRST_RESIDENT)
+            }
             _ => self.most_chunks,
         }
     }
