@@ -237,9 +237,13 @@ impl Execution {
             }
         };
         if let Some(own) = own {
-            let _timer = metrics.elapsed_compute().timer();
-            own.add(&arguments)?;
-            return Ok(true);
+            let added = {
+                let _timer = metrics.elapsed_compute().timer();
+                own.add(&arguments)
+            };
+            let mut state = self.state.lock().await;
+            state.has_failed |= added.is_err();
+            return added.map(|()| !state.has_failed);
         }
         let mut state = self.state.lock().await;
         let _timer = metrics.elapsed_compute().timer();

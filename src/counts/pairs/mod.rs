@@ -52,9 +52,7 @@ pub(crate) use pair_device::{
 };
 pub(crate) use pair_device::{KeepsRows, PairDevice};
 pub(crate) use relationship::{GrmPair, Relationship};
-#[cfg(any(test, feature = "gpu"))]
-pub(crate) use sample_counter::SAMPLE_COUNTS;
-pub(crate) use sample_counter::SampleCounter;
+pub(crate) use sample_counter::{SAMPLE_COUNTS, SampleCounter};
 pub(crate) use site_rows::SiteRows;
 pub(crate) use triangle::pairs_of;
 pub(crate) use weights::Forms;

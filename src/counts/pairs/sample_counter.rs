@@ -6,7 +6,6 @@ use crate::counts::{CountError, ResidentPart, Workers};
 
 /// Numbers of rows of an individual: heterozygous; homozygous for the allele; with the only copy of the allele; with all its copies, however
 /// many.
-#[cfg(any(test, feature = "gpu"))]
 pub(crate) const SAMPLE_COUNTS: usize = 4;
 
 /// Counts genotypes of diploid individuals at rows of two alleles without missing calls.

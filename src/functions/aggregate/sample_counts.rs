@@ -19,7 +19,7 @@ use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::sample_feed::SampleFeed;
 use super::sample_state::{FIELDS, Individuals, SampleRow, SampleState};
 use super::statistic::{GroupState, SiteInput, Statistic, column};
-use crate::counts::pairs::{PairDevice, Shape};
+use crate::counts::pairs::{PairDevice, SAMPLE_COUNTS, Shape};
 use crate::counts::{Job, Lanes, Level};
 use crate::functions::numeric::FixedSum;
 
@@ -295,6 +295,17 @@ impl Statistic for CountedSamples {
             Arc::new(structs),
             None,
         )?))
+    }
+
+    /// Bytes of what a device has counted, and of the state that it is added to.
+    fn heap_size(&self) -> usize {
+        let of_sample = FIELDS * size_of::<i64>() + SAMPLE_COUNTS * size_of::<u32>();
+        // Rows are counted by the number of copies, too.
+        let of_sample = of_sample + self.individuals.ploidy * size_of::<u64>();
+        match &self.feed {
+            Some(_) => self.individuals.samples.saturating_mul(of_sample),
+            None => 0,
+        }
     }
 
     fn value_size(&self) -> usize {

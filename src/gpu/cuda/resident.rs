@@ -52,17 +52,19 @@ impl ResidentPool {
         pool.users += 1;
     }
 
-    /// Ends the use of so many bytes by a query. Memory that is not used is freed after the last one, but on a device that `is_lost`, where freeing would wait for it.
+    /// Ends the use of so many bytes by a query. Memory that is not used is freed after the last one, and what is beyond the bytes of the others, but on a device that `is_lost`, where freeing would wait for it.
     pub fn close(&self, bytes: usize, is_lost: bool) {
         let mut pool = self.pool.lock();
         pool.is_lost |= is_lost;
         pool.users = pool.users.saturating_sub(1);
         pool.most = pool.most.saturating_sub(bytes);
         let mut freed = vec![];
-        if pool.users == 0 {
-            freed = std::mem::take(&mut pool.free);
-            let bytes: usize = freed.iter().map(DeviceBuffer::len).sum();
-            pool.held = pool.held.saturating_sub(bytes);
+        while pool.users == 0 || pool.held > pool.most {
+            let Some(buffer) = pool.free.pop() else {
+                break;
+            };
+            pool.held = pool.held.saturating_sub(buffer.len());
+            freed.push(buffer);
         }
         let is_lost = pool.is_lost;
         drop(pool);
@@ -122,7 +124,7 @@ impl ResidentPool {
 
     fn give_back(&self, buffer: DeviceBuffer) {
         let mut pool = self.pool.lock();
-        if pool.users > 0 {
+        if pool.users > 0 && pool.held <= pool.most {
             pool.free.push(buffer);
             return;
         }

@@ -159,17 +159,14 @@ fn pass<S: ResidentSink>(
     workers: &Workers<'_>,
 ) -> Result<(), CountError> {
     let mut classes = rows.classes.as_slice();
-    let mut chunks = Some(rows.chunks);
-    let mut pieces = rows.addresses.chunks(MOST_ROWS).peekable();
-    while let Some(addresses) = pieces.next() {
+    for addresses in rows.addresses.chunks(MOST_ROWS) {
         let (of_some, of_rest) = classes.split_at(addresses.len().min(classes.len()));
         classes = of_rest;
         let mut memory = staging(sink, workers)?;
         let bytes = memory.bytes_mut(size_of_val(addresses));
         bytes.copy_from_slice(bytemuck::cast_slice(addresses));
         let mut sink = sink.lock();
-        // The chunks are read by the last kernel, too.
-        let held = chunks.take_if(|_| pieces.peek().is_none());
+        let held = rows.chunks.clone();
         enqueue(&mut *sink, memory, addresses.len(), of_some, held).map_err(of_device)?;
     }
     Ok(())
@@ -193,7 +190,7 @@ fn enqueue<S: ResidentSink>(
     memory: Pinned,
     rows: usize,
     classes: &[u32],
-    held: Option<Vec<Arc<dyn ResidentRows>>>,
+    held: Vec<Arc<dyn ResidentRows>>,
 ) -> Result<(), GpuError> {
     let mut read = || {
         sink.reading_stream().device.bind()?;
@@ -206,10 +203,7 @@ fn enqueue<S: ResidentSink>(
         sink.read_rows(from, rows, classes)
     };
     let done = read();
-    let held = match held {
-        Some(chunks) => sink.reading_stream().hold(chunks),
-        None => Ok(()),
-    };
+    let held = sink.reading_stream().hold(held);
     let given_back = sink.reading_stream().give_back(memory);
     done.and(held).and(given_back)
 }

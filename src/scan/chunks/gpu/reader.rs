@@ -31,6 +31,8 @@ const WINDOW_BYTES: usize = 32 << 20;
 const WINDOW_CHUNKS: usize = 4096;
 /// The memory of rows that stay on a GPU is that of a batch, which is free once the partitions have used all of its chunks.
 const HELD_BY_OTHERS: usize = 2;
+/// With room for fewer variant chunks on a GPU, rows do not stay there: it would wait for each chunk to be used.
+const FEWEST_RESIDENT: usize = 2;
 /// The maximum number of variant chunks in flight for a partition before it is known whether many of their rows can stay on a GPU.
 const FIRST_RESIDENT: usize = 4;
 /// The maximum number of variant chunks of a read, and of their encoded bytes. Reads have several chunks, because passing a task between
@@ -300,10 +302,19 @@ impl GpuReader {
             Some(planes) => {
                 let on_host = most_chunks.saturating_mul(bytes) / resident;
                 let on_gpu = planes.bytes() / on_gpu.saturating_mul(HELD_BY_OTHERS);
-                on_host.min(on_gpu).clamp(1, WINDOW_CHUNKS)
+                if on_gpu < FEWEST_RESIDENT {
+                    0
+                } else {
+                    on_host.min(on_gpu).clamp(1, WINDOW_CHUNKS)
+                }
             }
             None => 0,
         };
+        if self.most_resident == 0 {
+            for part in &mut self.parts {
+                part.resident = None;
+            }
+        }
         let most_chunks = most_chunks.max(self.most_resident);
         let window = Window {
             // All chunks that fit are in flight, unless reading ahead is off.

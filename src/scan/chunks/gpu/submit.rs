@@ -411,9 +411,10 @@ impl GpuReader {
                 }
                 Err(reason) => {
                     if submitted.keeps_rows
+                        && reason.is_few_rows_stay()
                         && let Some(work) = &request.resident
                     {
-                        work.sizes.add_resident(reason.is_few_rows_stay());
+                        work.sizes.add_resident(true);
                     }
                     let index = chunk_index(chunk, &request.trailing);
                     log::debug!(
