@@ -19,7 +19,7 @@ fn is_for_device(backend: Backend, bytes: usize) -> bool {
     backend == Backend::Gpu || bytes >= FEWEST_BYTES
 }
 
-/// Bytes of the counts over pairs of a call; as many as there can be for other calls, whose rows alone decide.
+/// Bytes of the counts over pairs of a call. Of other calls `usize::MAX`: where they are counted does not depend on the number of samples.
 pub(crate) fn device_bytes(call: &AggregateFunctionExpr) -> usize {
     match keeps_matrix(call.fun()) {
         true => pairs_size(call),
@@ -27,7 +27,7 @@ pub(crate) fn device_bytes(call: &AggregateFunctionExpr) -> usize {
     }
 }
 
-/// The same, and whether there are GPUs now.
+/// Whether a session with this backend has GPUs now that count pairs whose counts have so many bytes.
 pub(crate) fn would_be_on_device(backend: Backend, bytes: usize) -> bool {
     is_for_device(backend, bytes) && count_pairs(backend)
 }

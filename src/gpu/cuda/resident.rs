@@ -52,7 +52,8 @@ impl ResidentPool {
         pool.users += 1;
     }
 
-    /// Ends the use of so many bytes by a query. Memory that is not used is freed after the last one, and what is beyond the bytes of the others, but on a device that `is_lost`, where freeing would wait for it.
+    /// Ends the use of so many bytes by a query, and frees unused memory beyond those of the other queries. On a device that `is_lost` it stays
+    /// allocated, since freeing would wait for the device.
     pub fn close(&self, bytes: usize, is_lost: bool) {
         let mut pool = self.pool.lock();
         pool.is_lost |= is_lost;
