@@ -51,7 +51,7 @@
 //! * [`flight`]: Arrow Flight SQL over registered tables (feature `flight`).
 //! * [`cluster`]: queries on several machines (feature `flight`).
 //! * [`cli`]: the program `vcz` (feature `cli`).
-//! * `python`: the Python module `vcz` (feature `python`).
+//! * `python`: the Python module `vcz`, a crate of its own (`src/python`).
 //!
 //! `CONTRIBUTING.md` in the repository shows how to add a statistic, a function of genotypes, or a codec.
 // Statements of a server are planned and run by futures within futures, deeper than the default of 128 types.
@@ -80,8 +80,6 @@ pub mod flight;
 pub mod functions;
 #[cfg(feature = "gpu")]
 pub mod gpu;
-#[cfg(feature = "python")]
-mod python;
 pub mod scan;
 pub mod session;
 pub mod store;

@@ -1,14 +1,17 @@
 //! The command line: `vcz sql` is the DataFusion CLI with this crate registered, `vcz inspect` shows the contents of a store, `vcz serve`
 //! starts the Arrow Flight SQL server. The top layer: it reads arguments, builds a session, and prints.
 //!
-//! The Python module uses its sessions (`environment`), stores (`stores`) and statements (`statements`).
+//! The Python module (`src/python`, a crate of its own) uses its sessions (`environment`), stores (`stores`) and statements (`statements`).
+//! What is public for that alone is hidden from the documentation, and may change in any version.
 //!
 //! Results go to standard output, messages and the progress bar to standard error. The exit code is 0 only if everything succeeded.
 
-pub(crate) mod cells;
+#[doc(hidden)]
+pub mod cells;
 mod complete;
 mod context;
-pub(crate) mod environment;
+#[doc(hidden)]
+pub mod environment;
 mod fit;
 mod help;
 mod inspect;
@@ -19,10 +22,13 @@ mod registry;
 #[cfg(feature = "flight")]
 mod serve;
 mod signals;
-pub(crate) mod sizes;
+#[doc(hidden)]
+pub mod sizes;
 mod sql;
-pub(crate) mod statements;
-pub(crate) mod stores;
+#[doc(hidden)]
+pub mod statements;
+#[doc(hidden)]
+pub mod stores;
 #[cfg(feature = "flight")]
 mod workers;
 
@@ -55,7 +61,8 @@ enum Command {
 }
 
 /// What is logged of sessions.
-pub(crate) const LOG: &str = "error,datafusion_vcz=warn";
+#[doc(hidden)]
+pub const LOG: &str = "error,datafusion_vcz=warn";
 /// Stack of a thread, in bytes: plans are trees, which are visited and dropped by recursion.
 const STACK: usize = 32 << 20;
 
@@ -130,7 +137,8 @@ fn run_command(cli: Cli) -> bool {
 ///
 /// # Errors
 /// A message, if threads cannot be started.
-pub(crate) fn runtime() -> Result<Runtime, String> {
+#[doc(hidden)]
+pub fn runtime() -> Result<Runtime, String> {
     tokio::runtime::Builder::new_multi_thread()
         .thread_stack_size(STACK)
         .enable_all()
@@ -140,7 +148,8 @@ pub(crate) fn runtime() -> Result<Runtime, String> {
 
 /// Sends log messages to standard error, filtered by `RUST_LOG` or else by `default`; with time stamps if `when`. Does nothing if there is
 /// a log already.
-pub(crate) fn start_log(default: &str, when: bool) {
+#[doc(hidden)]
+pub fn start_log(default: &str, when: bool) {
     let filter = env_logger::Env::default().default_filter_or(default);
     let precision = when.then_some(env_logger::TimestampPrecision::Millis);
     let started = env_logger::Builder::from_env(filter)

@@ -4,7 +4,7 @@ use datafusion::common::DataFusionError;
 use pyo3::PyErr;
 use pyo3::exceptions::{PyException, PyFileNotFoundError};
 
-use crate::session::message;
+use datafusion_vcz::session::message;
 
 pyo3::create_exception!(
     vcz,

@@ -175,7 +175,7 @@ pub fn parameter(value: &Bound<'_, PyAny>) -> PyResult<ScalarValue> {
     }
     // numpy's integers are not Python's.
     if let Ok(item) = value.call_method0("item")
-        && !item.get_type().is(&value.get_type())
+        && !item.get_type().is(value.get_type())
     {
         return parameter(&item);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 
-use crate::scan::progress::ProgressTracker;
+use datafusion_vcz::scan::progress::ProgressTracker;
 
 /// The progress of one query.
 pub struct Watched {

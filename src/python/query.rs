@@ -18,7 +18,7 @@ use super::running::{Source, planned, start};
 use super::runtime::wait;
 use super::shared::Shared;
 use super::stream::Reader;
-use crate::cli::cells;
+use datafusion_vcz::cli::cells;
 
 /// A result.
 #[pyclass(frozen, module = "vcz._vcz")]

@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::errors::error;
 use super::progress::Watched;
-use crate::cli;
+use datafusion_vcz::cli;
 
 /// How often a waiting thread looks for Ctrl-C.
 pub const TICK: Duration = Duration::from_millis(100);

@@ -20,10 +20,10 @@ use super::query::Query;
 use super::running::{Source, finish};
 use super::runtime::{wait, wait_on_thread};
 use super::shared::Shared;
-use crate::cli::environment::{Environment, SessionArgs};
-use crate::cli::{self, sizes, statements, stores};
-use crate::scan::progress::ProgressTracker;
-use crate::session::{numbered, substitute};
+use datafusion_vcz::cli::environment::{Environment, SessionArgs};
+use datafusion_vcz::cli::{self, sizes, statements, stores};
+use datafusion_vcz::scan::progress::ProgressTracker;
+use datafusion_vcz::session::{numbered, substitute};
 
 /// A session.
 #[pyclass(frozen, module = "vcz._vcz")]

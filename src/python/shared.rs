@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 
 use super::errors::error;
 use super::progress::Watched;
-use crate::cli::environment::Environment;
-use crate::scan::progress::ProgressTracker;
+use datafusion_vcz::cli::environment::Environment;
+use datafusion_vcz::scan::progress::ProgressTracker;
 
 /// What a session's queries share.
 pub struct Shared {

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 
 use super::errors::{error, of_query};
-use crate::functions::spectrum_file::{Cells, FileOptions, Spectrum, SpectrumFormat};
+use datafusion_vcz::functions::spectrum_file::{Cells, FileOptions, Spectrum, SpectrumFormat};
 
 /// Cells of a spectrum, as Python has them.
 #[derive(FromPyObject)]

@@ -21,7 +21,7 @@ use super::progress::Watched;
 use super::running::{planned, start};
 use super::runtime::{TICK, block_on, runtime, ticking};
 use super::shared::Shared;
-use crate::session::message;
+use datafusion_vcz::session::message;
 
 /// Batches that are made before they are asked for.
 const AHEAD: usize = 2;

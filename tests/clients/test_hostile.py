@@ -1,5 +1,6 @@
 """Statements that are written to stop the server, several at a time, while another user goes on undisturbed."""
 
+import os
 import queue
 import subprocess
 import threading
@@ -18,6 +19,8 @@ USERS = ["mallory", "oscar", "ada"]
 # In the time limit of the server, 5 s, and 2 s in the queue; what is left is for a machine under load.
 LONGEST, ALL = 10, 300
 ANSWER = 1
+# Made statements: each kind a few times. 200, in three minutes, before a release.
+MADE = int(os.environ.get("VCZ_HOSTILE_STATEMENTS", "60"))
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +76,7 @@ class Bystander:
 def test_statements_end_and_disturb_nobody(users):
     limits = ["--max-queries", "2", "--query-timeout", "5s", "--memory-limit", "1g", "--queue-timeout", "2s"]
     todo, slow, busy, outcomes = queue.Queue(), [], [], {}
-    for named in [*hostile.KNOWN.items(), *hostile.OWN.items(), *hostile.statements(200).items()]:
+    for named in [*hostile.KNOWN.items(), *hostile.OWN.items(), *hostile.statements(MADE).items()]:
         todo.put(named)
     with Server(*SIM, *users, *limits) as server:
 
@@ -108,7 +111,7 @@ def test_statements_end_and_disturb_nobody(users):
         for name, (seconds, how) in sorted(outcomes.items(), key=lambda item: -item[1][0])[:20]:
             print(f"{seconds:6.2f} s  {name}: {how}")
         print(f"{len(outcomes)} statements in {took:.0f} s, {peak >> 20} MiB at most; {len(busy)} waited too long; SELECT 1 took at most {max(bystander.waits):.2f} s of {len(bystander.waits)}")
-        assert len(outcomes) == len(hostile.KNOWN) + len(hostile.OWN) + 200 and took < ALL
+        assert len(outcomes) == len(hostile.KNOWN) + len(hostile.OWN) + MADE and took < ALL
         assert not slow, slow
         assert peak < 2 << 30
         assert not bystander.errors, bystander.errors[:3]

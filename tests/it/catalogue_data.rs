@@ -111,7 +111,11 @@ impl<'a> Store<'a> {
     pub async fn open(entry: &'a Entry, populations: &[&str]) -> Store<'a> {
         let file = populations_file(entry, populations).await;
         let mut sessions = Vec::new();
-        for (partitions, batch) in SESSIONS {
+        let settings = match common::on_given_workers() {
+            true => &SESSIONS[..2],
+            false => &SESSIONS[..],
+        };
+        for &(partitions, batch) in settings {
             let name = format!("{partitions} partitions, batches of {batch}");
             let ctx = session(entry, &file, partitions, batch, "host").await;
             sessions.push((name, ctx));

@@ -448,9 +448,10 @@ fn long_store() -> PathBuf {
     STORE.get_or_init(lengthened).clone()
 }
 
-/// Thirty kills, at moments from before the first request to after the last row, of queries with and without shuffles.
+/// Kills at moments from before the first request to after the last row, of queries with and without shuffles.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_survives_a_worker_that_is_killed_or_fails() {
+    const ROUNDS: u32 = 6;
     let store = long_store();
     let local = here(2);
     create(&local, "long", &store, None).await;
@@ -465,13 +466,13 @@ async fn a_query_survives_a_worker_that_is_killed_or_fails() {
         let started = Instant::now();
         let wanted = text(&run(&local, sql).await);
         let length = started.elapsed();
-        for round in 0..10 {
+        for round in 0..ROUNDS {
             let victim = Worker::start(&[]);
             let addresses = vec![survivor.address.clone(), victim.address.clone()];
             let ctx = on_workers(here(2), addresses);
             create(&ctx, "long", &store, None).await;
             let kill = tokio::task::spawn_blocking(move || {
-                std::thread::sleep(length * round / 8);
+                std::thread::sleep(length * round / (ROUNDS - 2));
                 drop(victim);
             });
             let query = async {
@@ -490,13 +491,14 @@ async fn a_query_survives_a_worker_that_is_killed_or_fails() {
                 }
             }
             kill.await.unwrap();
-            if round == 9 {
+            if round == ROUNDS - 1 {
                 // The next query does without it.
                 assert_eq!(text(&run(&ctx, sql).await), wanted);
             }
         }
     }
-    assert!(right >= 25, "{right} answers and {failed} errors");
+    let runs = 3 * ROUNDS;
+    assert!(6 * right >= 5 * runs, "{right} answers and {failed} errors");
     let used = ticks_of_half_a_second(&[survivor]).await;
     assert!(
         used < 10,

@@ -66,6 +66,11 @@ pub fn plain_session() -> SessionContext {
     session_of(SessionConfig::new())
 }
 
+/// Whether sessions are on workers, which divide queries in their own way: few numbers of partitions and sizes of batches are enough there.
+pub fn on_given_workers() -> bool {
+    std::env::var_os("VCZ_TEST_WORKERS").is_some()
+}
+
 /// A session of these settings; on workers, if the variable `VCZ_TEST_WORKERS` names some.
 pub fn session_of(config: SessionConfig) -> SessionContext {
     let ctx = datafusion_vcz::session::context(config, Arc::new(RuntimeEnv::default())).unwrap();

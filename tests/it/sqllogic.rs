@@ -74,7 +74,7 @@ impl AsyncDB for Session {
 
     async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, DataFusionError> {
         // Plans and settings are those of one machine, also where the tests run on workers.
-        if std::env::var_os("VCZ_TEST_WORKERS").is_some() {
+        if crate::common::on_given_workers() {
             let distribute = if sql.trim_start().starts_with("EXPLAIN") {
                 "never"
             } else if sql.contains("df_settings") {

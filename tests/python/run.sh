@@ -22,7 +22,7 @@ start=$SECONDS
 environment python-tools tools.txt
 # Not compressed, because it is not kept.
 rm -rf "$target/wheel"
-"$target/python-tools/bin/maturin" build --quiet --manifest-path "$top/Cargo.toml" --profile dev --compression-method stored --out "$target/wheel"
+(cd "$top" && "$target/python-tools/bin/maturin" build --quiet --profile dev --compression-method stored --out "$target/wheel")
 echo "the wheel was built in $((SECONDS - start)) s"
 wheel=("$target"/wheel/*.whl)
 install() {

@@ -7,6 +7,15 @@
 //! * `errors`: `vcz.Error`. `spectrum`: files of spectra.
 //!
 //! Invariants: no panic leaves a stream, because C functions cannot unwind; the interpreter is never held while a query runs.
+//!
+//! A crate of its own, which the library does not depend on: it has no feature of the library to itself, so that both are built at once.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::todo,
+    clippy::dbg_macro
+)]
 
 mod batches;
 mod columns;
@@ -22,11 +31,13 @@ mod spectrum;
 mod stream;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-use crate::allocations::Counted;
+use datafusion_vcz::allocations::Counted;
+use datafusion_vcz::{cli, gpu};
 
 /// As that of the program: see `main.rs`.
 #[global_allocator]
@@ -38,7 +49,7 @@ const GPU_PATIENCE: Duration = Duration::from_secs(10);
 /// Runs the command line with these arguments, of which the first is the program's name; returns the exit code.
 #[pyfunction]
 fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
-    py.detach(|| crate::cli::run(arguments))
+    py.detach(|| cli::run(arguments))
 }
 
 /// Waits until no thread is inside of CUDA, whose exit handlers do not expect that; at most ten seconds.
@@ -46,33 +57,17 @@ fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
 fn settle(py: Python<'_>) {
     py.detach(|| {
         let start = Instant::now();
-        while gpu_is_busy() && start.elapsed() < GPU_PATIENCE {
+        while (gpu::is_starting() || gpu::is_at_work()) && start.elapsed() < GPU_PATIENCE {
             std::thread::sleep(Duration::from_millis(5));
         }
     });
 }
 
-#[cfg(feature = "gpu")]
-fn gpu_is_busy() -> bool {
-    crate::gpu::is_starting() || crate::gpu::is_at_work()
-}
-
-#[cfg(not(feature = "gpu"))]
-fn gpu_is_busy() -> bool {
-    false
-}
-
 /// Has CUDA's libraries looked for in this Python environment, too.
 #[pyfunction]
-#[cfg(feature = "gpu")]
-fn search_prefix(prefix: std::path::PathBuf) {
-    crate::gpu::search_python_prefix(prefix);
+fn search_prefix(prefix: PathBuf) {
+    gpu::search_python_prefix(prefix);
 }
-
-/// Does nothing in a build without the GPU.
-#[pyfunction]
-#[cfg(not(feature = "gpu"))]
-fn search_prefix(_prefix: std::path::PathBuf) {}
 
 #[pymodule(gil_used = false)]
 fn _vcz(module: &Bound<'_, PyModule>) -> PyResult<()> {
