@@ -1,6 +1,6 @@
 //! Runs the SQL statements of scripts, of `-c`, and of the prompt, and prints their results. CREATE EXTERNAL TABLE and COPY may need new
 //! object stores, so the `datafusion-cli` crate runs them, which creates these. The results of all other statements are printed by
-//! [`print`](super::print), batch by batch if the format allows it.
+//! `print`, batch by batch if the format allows it.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -22,6 +22,7 @@ mod near_names;
 pub(crate) mod pairs;
 mod planes;
 mod populations;
+mod populations_columns;
 pub mod reference;
 mod request;
 mod resident;

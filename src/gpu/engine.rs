@@ -23,7 +23,7 @@ use super::executor::Executor;
 use super::memory_budget::{
     MemoryBudget, SLAB_BYTES, WORKERS_PER_DEVICE, default_memory, limits, most_held, scratch_of,
 };
-use super::pairs::GpuPairs;
+use super::pairs::{GpuPairs, release_kept};
 use super::plan::{Estimate, FrameCodec};
 use super::queue::Queue;
 use super::queue_state::FreeMemory;
@@ -324,7 +324,7 @@ impl GpuEngine {
             .devices
             .iter()
             .filter(|info| devices >> (info.ordinal % 64) & 1 != 0);
-        let of_pairs = self.budget.reserved().saturating_mul(used.count() as u64);
+        let of_pairs = self.budget.held().saturating_mul(used.count() as u64);
         of_workers.saturating_add(usize::try_from(of_pairs).unwrap_or(usize::MAX))
     }
 
@@ -391,6 +391,10 @@ impl GpuEngine {
             bits |= 1 << (device % 64);
         }
         let bits = if devices.is_empty() { u64::MAX } else { bits };
+        if self.budget.is_other(bits, memory) {
+            let pools = self.opened.iter().map(|(_, pool)| pool);
+            release_kept(&self.budget, pools);
+        }
         self.budget.configure(bits, memory)
     }
 

@@ -44,6 +44,8 @@ struct Limit {
     set: u64,
     /// Bytes of each that are not for decoding.
     reserved: u64,
+    /// Bytes of each that are kept, in which rows of the next query stay while it counts pairs. Not for decoding either.
+    kept: u64,
     /// The devices that were last set, as bits.
     devices: u64,
 }
@@ -53,6 +55,14 @@ struct Limit {
 pub(super) struct Reserved {
     budget: Arc<MemoryBudget>,
     bytes: u64,
+}
+
+impl Reserved {
+    /// Ends the use of memory that stays allocated for [`MemoryBudget::reserve_kept`].
+    pub(super) fn keep(self) {
+        let mut limit = self.budget.limit.lock();
+        limit.kept = limit.kept.max(self.bytes);
+    }
 }
 
 impl Drop for Reserved {
@@ -78,9 +88,16 @@ impl MemoryBudget {
             limit: Mutex::new(Limit {
                 set: 0,
                 reserved: 0,
+                kept: 0,
                 devices: u64::MAX,
             }),
         }
+    }
+
+    /// Whether [`configure`](Self::configure) would change something.
+    pub(super) fn is_other(&self, devices: u64, memory: u64) -> bool {
+        let current = self.limit.lock();
+        (current.devices, current.set) != (devices, memory)
     }
 
     /// Uses these devices, and at most `memory` bytes of each (0 for the default), from the next batch on.
@@ -108,12 +125,25 @@ impl MemoryBudget {
     /// # Errors
     /// If too little would be left.
     pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Result<Reserved, GpuError> {
+        self.take(bytes, false)
+    }
+
+    /// The same for rows that stay on the devices; what is kept is part of it.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub(super) fn reserve_kept(self: &Arc<Self>, bytes: u64) -> Result<Reserved, GpuError> {
+        self.take(bytes, true)
+    }
+
+    fn take(self: &Arc<Self>, bytes: u64, is_kept: bool) -> Result<Reserved, GpuError> {
         let mut current = self.limit.lock();
         let changed = Limit {
             reserved: current.reserved.saturating_add(bytes),
+            kept: if is_kept { 0 } else { current.kept },
             ..*current
         };
-        let left = self.allowed(&changed).saturating_sub(changed.reserved);
+        let left = self.left(&changed);
         if limits(left, scratch_of(self.free.as_ref())).decoded < LEAST_DECODED {
             return Err(format!("{left} bytes would be left to decode").into());
         }
@@ -123,6 +153,17 @@ impl MemoryBudget {
             budget: Arc::clone(self),
             bytes,
         })
+    }
+
+    /// Gives what is kept back to decoding; `false` if nothing is.
+    pub(super) fn release_kept(&self) -> bool {
+        let mut current = self.limit.lock();
+        let was_kept = std::mem::take(&mut current.kept) > 0;
+        if was_kept {
+            // There is more room to decode than before.
+            let _ = self.apply(&current);
+        }
+        was_kept
     }
 
     /// Bytes of each device for rows that stay there while pairs are counted.
@@ -136,9 +177,15 @@ impl MemoryBudget {
         self.queue.failure().is_some()
     }
 
-    /// Bytes of each device that are reserved.
+    /// Bytes of each device that are in use, and not for decoding.
     pub(super) fn reserved(&self) -> u64 {
         self.limit.lock().reserved
+    }
+
+    /// Bytes of each device that are not for decoding.
+    pub(super) fn held(&self) -> u64 {
+        let limit = self.limit.lock();
+        limit.reserved.saturating_add(limit.kept)
     }
 
     /// The devices that are used, as bits.
@@ -154,10 +201,15 @@ impl MemoryBudget {
         }
     }
 
-    /// Limits decoding to what is not reserved.
+    /// Bytes of each device that are for decoding.
+    fn left(&self, limit: &Limit) -> u64 {
+        let others = limit.reserved.saturating_add(limit.kept);
+        self.allowed(limit).saturating_sub(others)
+    }
+
+    /// Limits decoding to what is neither reserved nor kept.
     fn apply(&self, limit: &Limit) -> Result<(), GpuError> {
-        let allowed = self.allowed(limit);
-        let left = allowed.saturating_sub(limit.reserved);
+        let (allowed, left) = (self.allowed(limit), self.left(limit));
         let limits = limits(left, scratch_of(self.free.as_ref()));
         if limits.decoded == 0 {
             let buffers = (SLAB_BYTES + OUTPUT_BYTES) * WORKERS_PER_DEVICE;
@@ -232,5 +284,28 @@ mod tests {
         );
         drop(reserved);
         assert_eq!((budget.reserved(), queue.limits()), (0, before));
+    }
+
+    #[test]
+    fn what_is_kept_is_for_the_next_rows() {
+        let default = limits(default_memory(80 << 30), DecodeScratch::default());
+        let queue = Queue::new(vec![], default);
+        let budget = Arc::new(MemoryBudget::new(&queue, 80 << 30, None));
+        let (small, rows) = (2 << 30, 1 << 30);
+        budget.configure(1, small).unwrap();
+        let before = queue.limits();
+        assert!(!budget.is_other(1, small) && budget.is_other(3, small) && budget.is_other(1, 0));
+        budget.reserve_kept(rows).unwrap().keep();
+        let left = limits(small - rows, DecodeScratch::default());
+        assert_eq!((budget.reserved(), budget.held()), (0, rows));
+        assert_eq!(queue.limits(), left);
+        // Not for others, and not twice.
+        budget.reserve(rows).unwrap_err();
+        let again = budget.reserve_kept(rows).unwrap();
+        assert_eq!((budget.reserved(), budget.held()), (rows, rows));
+        again.keep();
+        assert!(budget.release_kept() && !budget.release_kept());
+        assert_eq!((budget.held(), queue.limits()), (0, before));
+        budget.reserve(rows).unwrap();
     }
 }

@@ -44,10 +44,21 @@ impl GpuPairs {
         }
     }
 
+    /// Memory of each device; that which is kept for rows if there is too little otherwise.
+    ///
+    /// # Errors
+    /// If there is too little then, too.
+    pub(super) fn try_reserve(&self, bytes: usize) -> Result<Reserved, GpuError> {
+        match self.budget.reserve(bytes as u64) {
+            Err(_) if release_kept(&self.budget, &self.pools) => self.budget.reserve(bytes as u64),
+            reserved => reserved,
+        }
+    }
+
     /// Memory of each device; `None` if there is too little.
     fn reserve(&self, bytes: Option<usize>) -> Option<Reserved> {
         let bytes = bytes?;
-        match self.budget.reserve(bytes as u64) {
+        match self.try_reserve(bytes) {
             Ok(reserved) => Some(reserved),
             Err(reason) => {
                 log::debug!(
@@ -84,6 +95,18 @@ impl GpuPairs {
     }
 }
 
+/// Frees what `pools` keep for the rows of the next query; `false` if that is nothing.
+pub(super) fn release_kept<'a>(
+    budget: &MemoryBudget,
+    pools: impl IntoIterator<Item = &'a Arc<ResidentPool>>,
+) -> bool {
+    let is_kept = budget.release_kept();
+    if is_kept {
+        pools.into_iter().for_each(|pool| pool.release());
+    }
+    is_kept
+}
+
 /// Memory for rows that stay on devices, while a query counts their pairs.
 #[derive(Debug)]
 struct ResidentMemory {
@@ -93,7 +116,7 @@ struct ResidentMemory {
     bytes: usize,
     pools: Vec<Arc<ResidentPool>>,
     budget: Arc<MemoryBudget>,
-    _reserved: Reserved,
+    reserved: Option<Reserved>,
 }
 
 impl KeepsRows for ResidentMemory {
@@ -109,16 +132,26 @@ impl KeepsRows for ResidentMemory {
 impl Drop for ResidentMemory {
     fn drop(&mut self) {
         let is_lost = self.budget.is_lost();
-        self.pools
-            .iter()
-            .for_each(|pool| pool.close(self.bytes, is_lost));
+        let mut is_kept = false;
+        for pool in &self.pools {
+            is_kept |= pool.close(self.bytes, is_lost);
+        }
+        if let Some(reserved) = self.reserved.take()
+            && is_kept
+        {
+            reserved.keep();
+        }
     }
 }
 
 impl PairDevice for GpuPairs {
     fn keep_rows(&self) -> Option<Box<dyn KeepsRows>> {
         let bytes = self.budget.for_resident_rows();
-        let reserved = self.reserve(Some(bytes))?;
+        let reserved = self.budget.reserve_kept(bytes as u64);
+        let told = |reason: &GpuError| {
+            log::debug!("no rows stay on the GPU, which would take {bytes} bytes: {reason}");
+        };
+        let reserved = reserved.inspect_err(told).ok()?;
         self.pools.iter().for_each(|pool| pool.open(bytes));
         let bit = |device: &Arc<CudaDevice>| 1 << (device.ordinal % 64);
         let devices = self.devices.iter().map(bit);
@@ -127,7 +160,7 @@ impl PairDevice for GpuPairs {
             bytes,
             pools: self.pools.clone(),
             budget: Arc::clone(&self.budget),
-            _reserved: reserved,
+            reserved: Some(reserved),
         }))
     }
 

@@ -88,7 +88,7 @@ impl SiteDevice for GpuPairs {
             .max()
             .unwrap_or(0);
         let bytes = bytes.saturating_mul(streams.div_ceil(self.devices.len().max(1)));
-        let _reserved = match self.budget.reserve(bytes as u64) {
+        let _reserved = match self.try_reserve(bytes) {
             Ok(reserved) => reserved,
             Err(reason) => {
                 let reason = format!("{bytes} bytes of GPU memory are needed: {reason}");

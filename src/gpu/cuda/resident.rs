@@ -1,11 +1,12 @@
 //! [`ResidentPool`]: memory of one device for rows of bit-planes that stay there. [`ChunkOnDevice`]: the rows of a chunk.
 //!
 //! Workers take memory for a batch while a query counts pairs; it comes back once all chunks of the batch have been dropped. A chunk is
-//! dropped only after the kernels that read it have ended. Invariant: without a query that counts pairs the pool keeps no memory that is not in use.
+//! dropped only after the kernels that read it have ended. The memory of the last query is kept for the next one, until others need it: while memory is
+//! allocated or freed, every call of the driver takes a hundred times as long. Invariant: the pool holds no more than what is reserved or kept for it.
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::device::CudaDevice;
 use super::memory::DeviceBuffer;
@@ -23,7 +24,7 @@ struct Pool {
     free: Vec<DeviceBuffer>,
     /// Bytes of all memory, in use or not.
     held: usize,
-    /// The most of it.
+    /// The most of it: what queries have reserved, or what is kept of the last one.
     most: usize,
     /// Queries that use it.
     users: usize,
@@ -48,28 +49,34 @@ impl ResidentPool {
     /// Lets the pool hold so many bytes more, for one more query.
     pub fn open(&self, bytes: usize) {
         let mut pool = self.pool.lock();
-        pool.most = pool.most.saturating_add(bytes);
+        let of_others = if pool.users > 0 { pool.most } else { 0 };
+        pool.most = of_others.saturating_add(bytes);
         pool.users += 1;
     }
 
-    /// Ends the use of so many bytes by a query, and frees unused memory beyond those of the other queries. On a device that `is_lost` it stays
-    /// allocated, since freeing would wait for the device.
-    pub fn close(&self, bytes: usize, is_lost: bool) {
+    /// Ends the use of so many bytes by a query, and frees unused memory beyond those of the other queries; `true` if there are none, so that
+    /// so many bytes are kept. On a device that `is_lost` memory stays allocated, since freeing would wait for the device.
+    pub fn close(&self, bytes: usize, is_lost: bool) -> bool {
         let mut pool = self.pool.lock();
         pool.is_lost |= is_lost;
         pool.users = pool.users.saturating_sub(1);
-        pool.most = pool.most.saturating_sub(bytes);
-        let mut freed = vec![];
-        while pool.users == 0 || pool.held > pool.most {
-            let Some(buffer) = pool.free.pop() else {
-                break;
-            };
-            pool.held = pool.held.saturating_sub(buffer.len());
-            freed.push(buffer);
+        let is_kept = pool.users == 0 && !pool.is_lost;
+        pool.most = match (is_kept, pool.users) {
+            (true, _) => bytes,
+            (false, 0) => 0,
+            (false, _) => pool.most.saturating_sub(bytes),
+        };
+        shrink(pool);
+        is_kept
+    }
+
+    /// Frees the memory that is kept; nothing while a query uses it.
+    pub fn release(&self) {
+        let mut pool = self.pool.lock();
+        if pool.users == 0 {
+            pool.most = 0;
+            shrink(pool);
         }
-        let is_lost = pool.is_lost;
-        drop(pool);
-        free(freed, is_lost);
     }
 
     /// Memory of at least so many bytes; `None` if there is none left.
@@ -125,15 +132,24 @@ impl ResidentPool {
 
     fn give_back(&self, buffer: DeviceBuffer) {
         let mut pool = self.pool.lock();
-        if pool.users > 0 && pool.held <= pool.most {
-            pool.free.push(buffer);
-            return;
-        }
-        pool.held = pool.held.saturating_sub(buffer.len());
-        let is_lost = pool.is_lost;
-        drop(pool);
-        free(vec![buffer], is_lost);
+        pool.free.push(buffer);
+        shrink(pool);
     }
+}
+
+/// Frees unused memory beyond the most that the pool may hold. The driver is called without the lock.
+fn shrink(mut pool: MutexGuard<'_, Pool>) {
+    let mut freed = vec![];
+    while pool.held > pool.most {
+        let Some(buffer) = pool.free.pop() else {
+            break;
+        };
+        pool.held = pool.held.saturating_sub(buffer.len());
+        freed.push(buffer);
+    }
+    let is_lost = pool.is_lost;
+    drop(pool);
+    free(freed, is_lost);
 }
 
 /// Frees memory; on a device that is lost it is left allocated.
