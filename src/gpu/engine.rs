@@ -417,8 +417,16 @@ impl GpuEngine {
         if devices.is_empty() {
             return None;
         }
+        let all_pools = self.opened.iter().map(|(_, pool)| Arc::clone(pool));
         let (budget, staging) = (Arc::clone(&self.budget), Arc::clone(&self.staging));
-        let pairs = GpuPairs::new(budget, devices, pools, staging, is_required);
+        let pairs = GpuPairs::new(
+            budget,
+            devices,
+            pools,
+            all_pools.collect(),
+            staging,
+            is_required,
+        );
         Some(Arc::new(pairs))
     }
 

@@ -58,10 +58,24 @@ pub(super) struct Reserved {
 }
 
 impl Reserved {
-    /// Ends the use of memory that stays allocated for [`MemoryBudget::reserve_kept`].
-    pub(super) fn keep(self) {
+    /// Ends the use of memory that stays allocated for [`MemoryBudget::reserve_kept`]; `false` if it must not, because batches would be smaller
+    /// than without.
+    pub(super) fn keep(self) -> bool {
         let mut limit = self.budget.limit.lock();
-        limit.kept = limit.kept.max(self.bytes);
+        let free = Limit {
+            reserved: 0,
+            kept: 0,
+            ..*limit
+        };
+        let kept = Limit {
+            kept: limit.kept.max(self.bytes),
+            ..free
+        };
+        let is_kept = self.budget.limits(&kept) == self.budget.limits(&free);
+        if is_kept {
+            limit.kept = kept.kept;
+        }
+        is_kept
     }
 }
 
@@ -143,8 +157,8 @@ impl MemoryBudget {
             kept: if is_kept { 0 } else { current.kept },
             ..*current
         };
-        let left = self.left(&changed);
-        if limits(left, scratch_of(self.free.as_ref())).decoded < LEAST_DECODED {
+        if self.limits(&changed).decoded < LEAST_DECODED {
+            let left = self.left(&changed);
             return Err(format!("{left} bytes would be left to decode").into());
         }
         self.apply(&changed)?;
@@ -207,10 +221,14 @@ impl MemoryBudget {
         self.allowed(limit).saturating_sub(others)
     }
 
+    /// Limits of batches that are decoded in that.
+    fn limits(&self, limit: &Limit) -> BatchLimits {
+        limits(self.left(limit), scratch_of(self.free.as_ref()))
+    }
+
     /// Limits decoding to what is neither reserved nor kept.
     fn apply(&self, limit: &Limit) -> Result<(), GpuError> {
-        let (allowed, left) = (self.allowed(limit), self.left(limit));
-        let limits = limits(left, scratch_of(self.free.as_ref()));
+        let (allowed, limits) = (self.allowed(limit), self.limits(limit));
         if limits.decoded == 0 {
             let buffers = (SLAB_BYTES + OUTPUT_BYTES) * WORKERS_PER_DEVICE;
             let counts = match limit.reserved {
@@ -291,21 +309,24 @@ mod tests {
         let default = limits(default_memory(80 << 30), DecodeScratch::default());
         let queue = Queue::new(vec![], default);
         let budget = Arc::new(MemoryBudget::new(&queue, 80 << 30, None));
-        let (small, rows) = (2 << 30, 1 << 30);
-        budget.configure(1, small).unwrap();
+        let (large, rows) = (12 << 30, 1 << 30);
+        budget.configure(1, large).unwrap();
         let before = queue.limits();
-        assert!(!budget.is_other(1, small) && budget.is_other(3, small) && budget.is_other(1, 0));
-        budget.reserve_kept(rows).unwrap().keep();
-        let left = limits(small - rows, DecodeScratch::default());
+        assert!(!budget.is_other(1, large) && budget.is_other(3, large) && budget.is_other(1, 0));
+        assert!(budget.reserve_kept(rows).unwrap().keep());
         assert_eq!((budget.reserved(), budget.held()), (0, rows));
-        assert_eq!(queue.limits(), left);
+        assert_eq!(queue.limits(), before);
         // Not for others, and not twice.
-        budget.reserve(rows).unwrap_err();
+        let others = large - 2 * rows;
+        budget.reserve(others + rows).unwrap_err();
         let again = budget.reserve_kept(rows).unwrap();
         assert_eq!((budget.reserved(), budget.held()), (rows, rows));
-        again.keep();
-        assert!(budget.release_kept() && !budget.release_kept());
+        assert!(again.keep() && budget.release_kept() && !budget.release_kept());
         assert_eq!((budget.held(), queue.limits()), (0, before));
-        budget.reserve(rows).unwrap();
+        // With less memory, batches would be smaller.
+        budget.configure(1, 2 << 30).unwrap();
+        let before = queue.limits();
+        assert!(!budget.reserve_kept(rows).unwrap().keep());
+        assert_eq!((budget.held(), queue.limits()), (0, before));
     }
 }

@@ -23,6 +23,8 @@ pub struct GpuPairs {
     pub(super) devices: Vec<Arc<CudaDevice>>,
     /// Memory of each for rows that stay there.
     pools: Vec<Arc<ResidentPool>>,
+    /// The same of all devices of the engine.
+    all_pools: Vec<Arc<ResidentPool>>,
     pub(super) staging: Arc<Staging>,
     pub(super) is_required: bool,
 }
@@ -32,6 +34,7 @@ impl GpuPairs {
         budget: Arc<MemoryBudget>,
         devices: Vec<Arc<CudaDevice>>,
         pools: Vec<Arc<ResidentPool>>,
+        all_pools: Vec<Arc<ResidentPool>>,
         staging: Arc<Staging>,
         is_required: bool,
     ) -> Self {
@@ -39,6 +42,7 @@ impl GpuPairs {
             budget,
             devices,
             pools,
+            all_pools,
             staging,
             is_required,
         }
@@ -50,7 +54,9 @@ impl GpuPairs {
     /// If there is too little then, too.
     pub(super) fn try_reserve(&self, bytes: usize) -> Result<Reserved, GpuError> {
         match self.budget.reserve(bytes as u64) {
-            Err(_) if release_kept(&self.budget, &self.pools) => self.budget.reserve(bytes as u64),
+            Err(_) if release_kept(&self.budget, &self.all_pools) => {
+                self.budget.reserve(bytes as u64)
+            }
             reserved => reserved,
         }
     }
@@ -138,8 +144,9 @@ impl Drop for ResidentMemory {
         }
         if let Some(reserved) = self.reserved.take()
             && is_kept
+            && !reserved.keep()
         {
-            reserved.keep();
+            self.pools.iter().for_each(|pool| pool.release());
         }
     }
 }

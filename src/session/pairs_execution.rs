@@ -115,12 +115,15 @@ impl Execution {
         let settings = VczSettings::of(self.context.session_config().options());
         let calls = self.aggregate.aggr_expr().iter();
         let mut feeds = vec![None; accumulators.len()];
+        // Rows stay on the devices of the first call, so the others count on the same ones, whatever other sessions set meanwhile.
+        let mut devices = None;
         for ((call, accumulator), feed) in calls.zip(&mut accumulators).zip(&mut feeds) {
             if !is_on_device(call.fun()) {
                 continue;
             }
-            if let Some(device) = device_for(&settings, device_bytes(call)).await? {
-                *feed = use_pair_device(accumulator.as_mut(), &device);
+            if let Some(found) = device_for(&settings, device_bytes(call)).await? {
+                let device = devices.get_or_insert(found);
+                *feed = use_pair_device(accumulator.as_mut(), device);
             }
         }
         *self.on_gpu.lock() = Some(feeds.iter().any(Option::is_some));
@@ -377,10 +380,11 @@ impl Part {
         if accumulators.is_empty() {
             accumulators = execution.accumulators()?;
         }
-        // Rows that were sent to GPUs may have made the counts larger.
+        let states = saved(&mut accumulators, &execution.aggregate)?;
+        // Only now they have the counts of rows that were sent to GPUs.
         let sizes = accumulators.iter().map(|of_call| of_call.size());
         state.memory.try_resize(sizes.sum())?;
-        saved(&mut accumulators, &execution.aggregate).map(Some)
+        Ok(Some(states))
     }
 }
 

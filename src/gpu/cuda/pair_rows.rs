@@ -174,6 +174,13 @@ impl<S: RowSink> ResidentSink for S {
         self.stream()
     }
 
+    fn make_room(&mut self) -> Result<(), GpuError> {
+        match self.buffer().staged.pop() {
+            Some(staged) => append(self, staged),
+            None => Ok(()),
+        }
+    }
+
     fn addresses(&mut self) -> &mut DeviceBuffer {
         &mut self.buffer().addresses
     }

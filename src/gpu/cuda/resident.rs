@@ -96,6 +96,11 @@ impl ResidentPool {
         }
         // Buffers are rounded up.
         let most = bytes.saturating_add(bytes / 8).saturating_add(1 << 20);
+        let unused: usize = pool.free.iter().map(DeviceBuffer::len).sum();
+        let in_use = pool.held.saturating_sub(unused);
+        if in_use.saturating_add(most) > pool.most {
+            return None;
+        }
         let mut freed = vec![];
         while pool.held.saturating_add(most) > pool.most {
             // Smaller memory that nobody uses makes room.
@@ -105,17 +110,11 @@ impl ResidentPool {
             pool.held = pool.held.saturating_sub(buffer.len());
             freed.push(buffer);
         }
-        let has_room = pool.held.saturating_add(most) <= pool.most;
-        if has_room {
-            pool.held += most;
-        }
+        pool.held = pool.held.saturating_add(most);
         let is_lost = pool.is_lost;
         // The driver is called without the lock.
         drop(pool);
         free(freed, is_lost);
-        if !has_room {
-            return None;
-        }
         let mut buffer = DeviceBuffer::new(&self.device);
         let allocated = buffer.ensure("rows that stay on the device", bytes);
         let mut pool = self.pool.lock();

@@ -30,6 +30,14 @@ pub(super) trait ResidentSink {
     /// The stream on which they are read.
     fn reading_stream(&mut self) -> &mut PairStream;
 
+    /// Enqueues copies of page-locked memory that is neither full nor being filled, which makes it free soon.
+    ///
+    /// # Errors
+    /// The error of the driver.
+    fn make_room(&mut self) -> Result<(), GpuError> {
+        Ok(())
+    }
+
     /// Device memory for addresses.
     fn addresses(&mut self) -> &mut DeviceBuffer;
 
@@ -175,7 +183,13 @@ fn pass<S: ResidentSink>(
 /// Page-locked memory, once there is some.
 fn staging<S: ResidentSink>(sink: &Mutex<S>, workers: &Workers<'_>) -> Result<Pinned, CountError> {
     loop {
-        let memory = sink.lock().reading_stream().staging(STAGING_BYTES);
+        let memory = {
+            let mut sink = sink.lock();
+            match sink.reading_stream().staging(STAGING_BYTES) {
+                Ok(None) => sink.make_room().map(|()| None),
+                memory => memory,
+            }
+        };
         if let Some(memory) = memory.map_err(of_device)? {
             return Ok(memory);
         }

@@ -168,6 +168,7 @@ impl Running {
     ) -> Result<Option<IndividualPairs>> {
         let most_words = BYTES.min(self.budget / PART) / size_of::<u64>();
         let mut rows = SiteRows::default();
+        self.reserve(&pairs, 0)?;
         let mut batches = self.batches()?;
         loop {
             let batch = batches.next().await.transpose()?;
@@ -180,10 +181,9 @@ impl Running {
             let is_full = rows.len() >= ROWS || rows.words().len() >= most_words;
             if rows.len() > 0 && (ended || is_full) {
                 self.fold(&mut pairs, &mut rows)?;
-                let can_shrink = firsts.len() > 1 && self.kind + 1 < PAIR_BYTES.len();
-                // Two numbers of each sample are beside those of pairs.
-                let of_samples = 8 * self.call.shape.samples;
-                if can_shrink && pairs.heap_bytes() > self.budget + of_samples {
+                if self.are_too_many(&pairs, firsts) {
+                    // Ends the tasks that may use the device's memory.
+                    drop(batches);
                     self.reservation.free();
                     self.kept = None;
                     return Ok(None);
@@ -191,10 +191,22 @@ impl Running {
             }
             if ended {
                 self.take_counts(&mut pairs)?;
+                // Those of the device may be of another kind.
+                if self.are_too_many(&pairs, firsts) {
+                    self.reservation.free();
+                    return Ok(None);
+                }
                 self.reserve(&pairs, 0)?;
                 return Ok(Some(pairs));
             }
         }
+    }
+
+    /// Whether the counts are larger than they may be, and fewer pairs would take less.
+    fn are_too_many(&self, pairs: &IndividualPairs, firsts: &Range<usize>) -> bool {
+        // Two numbers of each sample are beside those of pairs.
+        let most = self.budget + 8 * self.call.shape.samples;
+        firsts.len() > 1 && self.kind + 1 < PAIR_BYTES.len() && pairs.heap_bytes() > most
     }
 
     fn fold(&mut self, pairs: &mut IndividualPairs, rows: &mut SiteRows) -> Result<()> {
