@@ -1,11 +1,15 @@
 """What the tests of the Python package share."""
 
 import pathlib
+import signal
 import sys
 
 import pytest
 
 import vcz
+
+# A shell without job control has SIGINT ignored in what it starts in the background, and Python leaves it so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TOP = pathlib.Path(__file__).parents[2]
 FIXTURES = TOP / "tests" / "fixtures"
