@@ -19,7 +19,7 @@ COLUMNS = "variant_contig, variant_position, variant_allele, variant_position * 
 # What every request from one on meets; `killed` ends the process when a request is sent, `answered` when it has been answered.
 FAULTS = ["denied", "lost", "killed", "answered"]
 # Of the requests that a fault could meet, it meets one of so many; with 1 they take minutes for each fault.
-ONE_OF = int(os.environ.get("VCZ_FAULTS_ONE_OF", "3"))
+ONE_OF = int(os.environ.get("VCZ_FAULTS_ONE_OF", "2"))
 STATISTIC = "SELECT count(*) AS n, sum(variant_position) AS p, sum(variant_x) AS x, sfs(call_genotype) AS s FROM c"
 
 
