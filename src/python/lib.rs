@@ -8,7 +8,7 @@
 //!
 //! Invariants: no panic leaves a stream, because C functions cannot unwind; the interpreter is never held while a query runs.
 //!
-//! A crate of its own, which the library does not depend on: it has no feature of the library to itself, so that both are built at once.
+//! This is a crate of its own, so that it links the library as the program does, with the same features: nothing is compiled twice.
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,

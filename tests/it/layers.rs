@@ -256,7 +256,7 @@ fn layers_import_downwards_only() {
     );
 }
 
-/// Folders of `src` whose code needs a feature of `Cargo.toml`, and single files that do.
+/// Folders of `src` whose code needs a feature of `Cargo.toml` or is another crate, and single files that do.
 const BEHIND_FEATURES: [&str; 8] = [
     "cli/",
     "cluster/",

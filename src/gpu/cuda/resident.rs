@@ -1,8 +1,8 @@
 //! [`ResidentPool`]: memory of one device for rows of bit-planes that stay there. [`ChunkOnDevice`]: the rows of a chunk.
 //!
 //! Workers take memory for a batch while a query counts pairs; it comes back once all chunks of the batch have been dropped. A chunk is
-//! dropped only after the kernels that read it have ended. The memory of the last query is kept for the next one, until others need it: while memory is
-//! allocated or freed, every call of the driver takes a hundred times as long. Invariant: the pool holds no more than what is reserved or kept for it.
+//! dropped only after the kernels that read it have ended. The memory of the last query is kept for the next one, until others need it, since all calls
+//! of the driver wait while memory is allocated or freed. Invariant: the pool holds no more than what is reserved or kept for it.
 
 use std::sync::Arc;
 
