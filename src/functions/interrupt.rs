@@ -136,6 +136,14 @@ pub(crate) fn with_workers<T>(work: impl FnOnce(&Workers<'_>) -> T) -> T {
     work(&Workers::new(lease.taken, &stopped))
 }
 
+/// Runs `work` with the calling thread alone, as [`with_workers`] does otherwise. For work that all partitions do at the same time, after each of their
+/// batches: the threads of the operator are left to those that compute for long.
+pub(crate) fn alone<T>(work: impl FnOnce(&Workers<'_>) -> T) -> T {
+    let current = Interrupt::current();
+    let stopped = || current.stop.load(Ordering::Relaxed);
+    work(&Workers::new(1, &stopped))
+}
+
 /// Runs `work`, which takes about `steps` nanoseconds. If that is long, the thread's other tasks move to another thread, so that timers go
 /// on and a cancelled query is noticed even if all threads evaluate.
 pub fn long<T>(steps: usize, work: impl FnOnce() -> T) -> T {
@@ -179,12 +187,15 @@ mod tests {
             |interrupt: &Interrupt| interrupt.within(|| with_workers(|workers| workers.threads()));
         let nested = one.within(|| with_workers(|workers| (workers.threads(), number(&other))));
         assert_eq!(nested, (4, 1));
+        let nested = one.within(|| alone(|workers| (workers.threads(), number(&other))));
+        assert_eq!(nested, (1, 4));
         assert_eq!(number(&other), 4);
         other.request();
         let ends = |interrupt: &Interrupt| {
             interrupt.within(|| with_workers(|workers| workers.check().is_err()))
         };
         assert_eq!((ends(&one), ends(&other)), (false, true));
+        assert!(other.within(|| alone(|workers| workers.check().is_err())));
         assert_eq!(with_workers(|workers| workers.threads()), 1);
     }
 

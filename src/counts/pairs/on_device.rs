@@ -120,7 +120,9 @@ impl OnDevice {
         classes: &[u32],
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        match self.weighted.lock().clone().flatten() {
+        // Not within the `match`, which would hold the lock while rows are added.
+        let counter = self.weighted.lock().clone().flatten();
+        match counter {
             Some(counter) => counter.add_resident(classes, parts, workers),
             None => Err(CountError::Device(
                 "there is no counter of rows that are on a GPU".into(),
@@ -287,7 +289,8 @@ impl OnDevice {
         &self,
         workers: &Workers<'_>,
     ) -> Result<Option<WeightedSums>, CountError> {
-        match self.weighted.lock().take().flatten() {
+        let counter = self.weighted.lock().take().flatten();
+        match counter {
             Some(counter) => closed(counter)?.take(workers).map(Some),
             None => Ok(None),
         }

@@ -53,8 +53,8 @@ impl<M: PairMatrix> DeviceFeed<M> {
         let send =
             |workers: &Workers<'_>| M::send(self.shape, self.options, &self.device, rows, workers);
         let sent: Result<_, CountError> = match self.device.is_new() {
-            true => interrupt::long(usize::MAX, || interrupt::with_workers(send)),
-            false => interrupt::with_workers(send),
+            true => interrupt::long(usize::MAX, || interrupt::alone(send)),
+            false => interrupt::alone(send),
         };
         counted(self.name, sent)
     }
@@ -84,7 +84,7 @@ impl<M: PairMatrix> PairFeed for DeviceFeed<M> {
         }
         let input: PlanesRows<'_> = Lists::try_new(&arguments, 0)?;
         let (mut rows, mut numbers) = (vec![], vec![]);
-        let mut marked = resident.map(|resident| MarkedRows::new(self.name, resident));
+        let mut marked = resident.map(|planes| MarkedRows::new(self.name, planes, input.len()));
         for (row, words) in input.rows() {
             if let Some(marked) = &mut marked
                 && marked.take(words)?
@@ -106,7 +106,7 @@ impl<M: PairMatrix> PairFeed for DeviceFeed<M> {
                     workers,
                 )
             };
-            counted(self.name, interrupt::with_workers(send))?;
+            counted(self.name, interrupt::alone(send))?;
         }
         let others = self.send_rows(&rows)?;
         let others: Vec<_> = others

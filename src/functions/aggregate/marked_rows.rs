@@ -11,17 +11,20 @@ pub(crate) struct MarkedRows<'a> {
     /// The function's SQL name.
     name: &'static str,
     planes: &'a ResidentPlanes,
+    /// Rows of the batch that were not asked about.
+    left: usize,
     /// The chunk and the set of the last part.
     last: Option<(ChunkKey, u32)>,
     pub(crate) parts: Vec<ResidentPart>,
 }
 
 impl<'a> MarkedRows<'a> {
-    /// None yet, of chunks of `planes`.
-    pub(crate) fn new(name: &'static str, planes: &'a ResidentPlanes) -> Self {
+    /// None yet of a batch of so many rows, of chunks of `planes`.
+    pub(crate) fn new(name: &'static str, planes: &'a ResidentPlanes, rows: usize) -> Self {
         Self {
             name,
             planes,
+            left: rows,
             last: None,
             parts: vec![],
         }
@@ -32,6 +35,8 @@ impl<'a> MarkedRows<'a> {
     /// # Errors
     /// If the chunk is not there.
     pub(crate) fn take(&mut self, words: &[u64]) -> Result<bool> {
+        let left = self.left;
+        self.left = left.saturating_sub(1);
         let Some(mark) = RowMark::of(words) else {
             return Ok(false);
         };
@@ -44,7 +49,7 @@ impl<'a> MarkedRows<'a> {
             self.parts.push(ResidentPart {
                 chunk,
                 set: mark.set,
-                rows: vec![],
+                rows: Vec::with_capacity(left),
             });
         }
         if let Some(part) = self.parts.last_mut() {

@@ -157,11 +157,11 @@ impl<V: PairValue> PairsOf<V> {
         Ok(())
     }
 
-    /// Bytes of rows that are kept before there is a matrix.
-    fn most_kept(&self) -> usize {
+    /// Bytes of rows that are kept before they are added to a matrix, or to that of a device.
+    fn most_kept(&self, has_matrix: bool) -> usize {
         match &self.feed {
-            Some(_) => self.matrix_bytes().min(DEVICE_BYTES),
-            None => self.matrix_bytes(),
+            Some(_) if !has_matrix => self.matrix_bytes().min(DEVICE_BYTES),
+            _ => self.matrix_bytes(),
         }
     }
 
@@ -171,8 +171,9 @@ impl<V: PairValue> PairsOf<V> {
         if self.keeps_rows || rows < FEWEST_ROWS {
             return Ok(());
         }
-        let many = state.matrix.is_some() && rows >= MOST_ROWS;
-        if many || size_of_val(state.rows.words()) >= self.most_kept() {
+        let has_matrix = state.matrix.is_some();
+        let many = has_matrix && rows >= MOST_ROWS;
+        if many || size_of_val(state.rows.words()) >= self.most_kept(has_matrix) {
             self.fold_all(state)?;
         }
         Ok(())

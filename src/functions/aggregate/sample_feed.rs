@@ -134,7 +134,7 @@ impl PairFeed for SampleFeed {
             return Ok(arguments);
         };
         let input: PlanesRows<'_> = Lists::try_new(&arguments, 0)?;
-        let mut marked = MarkedRows::new(self.name, resident);
+        let mut marked = MarkedRows::new(self.name, resident, input.len());
         let mut others = vec![];
         for (row, words) in input.rows() {
             if !marked.take(words)? {
@@ -155,7 +155,7 @@ impl PairFeed for SampleFeed {
                 )),
             }
         };
-        counted(self.name, interrupt::with_workers(send))?;
+        counted(self.name, interrupt::alone(send))?;
         of_rows(&arguments, input.len(), others.into_iter())
     }
 }

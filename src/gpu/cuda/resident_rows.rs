@@ -20,8 +20,6 @@ use crate::gpu::error::GpuError;
 const QUEUED_ROWS: usize = 1 << 15;
 /// Bytes of chunks whose rows are passed on before they are so many, since the memory of chunks is wanted for others.
 const HELD_BYTES: usize = 16 << 20;
-/// Rows whose addresses page-locked memory has room for.
-const MOST_ROWS: usize = STAGING_BYTES / size_of::<u64>();
 /// See [`address_of`].
 const MOST_ONES: u32 = 3;
 
@@ -55,14 +53,23 @@ fn address_of(first: u64, row: ResidentRow, row_bytes: usize) -> u64 {
     at | u64::from(row.is_inverted) | u64::from(row.ones.min(MOST_ONES)) << 1
 }
 
-/// Rows that were added and not passed on.
-#[derive(Debug, Default)]
-struct Queued {
+/// Rows that were added together.
+#[derive(Debug)]
+struct Added {
     addresses: Vec<u64>,
     /// The class of each, if they have classes.
     classes: Vec<u32>,
-    /// The chunks that they are in, and bytes of these.
+    /// The chunks that they are in.
     chunks: Vec<Arc<dyn ResidentRows>>,
+}
+
+/// Rows that were added and not passed on. Many threads add, so nothing is copied while one of them has the lock.
+#[derive(Debug, Default)]
+struct Queued {
+    added: Vec<Added>,
+    /// Number of rows.
+    rows: usize,
+    /// Bytes of the chunks that they are in.
     held: usize,
 }
 
@@ -98,7 +105,16 @@ impl ResidentQueue {
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
         let row_bytes = self.row_words * size_of::<u64>();
-        let mut added = Queued::default();
+        let rows = parts.iter().map(|part| part.rows.len()).sum();
+        if rows == 0 {
+            return Ok(());
+        }
+        let mut added = Added {
+            addresses: Vec::with_capacity(rows),
+            classes: classes.to_vec(),
+            chunks: Vec::with_capacity(parts.len()),
+        };
+        let mut held = 0usize;
         for part in parts {
             let chunk = self.chunk_of(part).map_err(of_device)?;
             let first = self.first_row(chunk, part).map_err(of_device)?;
@@ -106,15 +122,14 @@ impl ResidentQueue {
             let addresses = addresses.map(|row| address_of(first, *row, row_bytes));
             added.addresses.extend(addresses);
             added.chunks.push(Arc::clone(&part.chunk));
-            added.held = added.held.saturating_add(chunk.size());
+            held = held.saturating_add(chunk.size());
         }
         let ready = {
             let mut queued = self.queued.lock();
-            queued.addresses.append(&mut added.addresses);
-            queued.classes.extend_from_slice(classes);
-            queued.chunks.append(&mut added.chunks);
-            queued.held = queued.held.saturating_add(added.held);
-            let is_ready = queued.addresses.len() >= QUEUED_ROWS || queued.held >= HELD_BYTES;
+            queued.added.push(added);
+            queued.rows = queued.rows.saturating_add(rows);
+            queued.held = queued.held.saturating_add(held);
+            let is_ready = queued.rows >= QUEUED_ROWS || queued.held >= HELD_BYTES;
             is_ready.then(|| std::mem::take(&mut *queued))
         };
         match ready {
@@ -129,10 +144,7 @@ impl ResidentQueue {
     /// As [`add`](Self::add).
     pub(super) fn finish<S: ResidentSink>(&mut self, sink: &Mutex<S>) -> Result<(), CountError> {
         let queued = std::mem::take(self.queued.get_mut());
-        match queued.addresses.is_empty() {
-            true => Ok(()),
-            false => pass(sink, queued, &Workers::new(1, &|| false)),
-        }
+        pass(sink, queued, &Workers::new(1, &|| false))
     }
 
     /// The chunk of a part.
@@ -166,16 +178,33 @@ fn pass<S: ResidentSink>(
     rows: Queued,
     workers: &Workers<'_>,
 ) -> Result<(), CountError> {
-    let mut classes = rows.classes.as_slice();
-    for addresses in rows.addresses.chunks(MOST_ROWS) {
-        let (of_some, of_rest) = classes.split_at(addresses.len().min(classes.len()));
-        classes = of_rest;
+    let mut added = rows.added.into_iter().peekable();
+    // Rows of the next one that are in memory already.
+    let mut begin = 0;
+    while added.peek().is_some() {
         let mut memory = staging(sink, workers)?;
-        let bytes = memory.bytes_mut(size_of_val(addresses));
-        bytes.copy_from_slice(bytemuck::cast_slice(addresses));
+        let addresses = bytemuck::cast_slice_mut(memory.bytes_mut(STAGING_BYTES));
+        let mut to: &mut [u64] = addresses;
+        let (mut classes, mut chunks) = (vec![], vec![]);
+        while let Some(next) = added.peek() {
+            let left = next.addresses.get(begin..).unwrap_or_default();
+            let some = left.len().min(to.len());
+            let (place, rest) = to.split_at_mut(some);
+            place.copy_from_slice(&left[..some]);
+            to = rest;
+            let of_some = next.classes.get(begin..begin + some);
+            classes.extend_from_slice(of_some.unwrap_or_default());
+            chunks.extend(next.chunks.iter().cloned());
+            if some < left.len() {
+                begin += some;
+                break;
+            }
+            begin = 0;
+            added.next();
+        }
+        let n_rows = STAGING_BYTES / size_of::<u64>() - to.len();
         let mut sink = sink.lock();
-        let held = rows.chunks.clone();
-        enqueue(&mut *sink, memory, addresses.len(), of_some, held).map_err(of_device)?;
+        enqueue(&mut *sink, memory, n_rows, &classes, chunks).map_err(of_device)?;
     }
     Ok(())
 }

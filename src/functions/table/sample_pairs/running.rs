@@ -320,7 +320,7 @@ fn send(
     batch: RecordBatch,
     resident: Option<&ResidentPlanes>,
 ) -> Result<RecordBatch> {
-    let mut marked = resident.map(|resident| MarkedRows::new(NAME, resident));
+    let mut marked = resident.map(|planes| MarkedRows::new(NAME, planes, batch.num_rows()));
     let (rows, numbers) = views(&batch, shape.copies(), marked.as_mut())?;
     if let Some(marked) = marked
         && !marked.parts.is_empty()
@@ -328,12 +328,12 @@ fn send(
         let send = |workers: &Workers<'_>| {
             IndividualPairs::send_resident(shape, (), device, marked.parts, workers)
         };
-        interrupt::with_workers(send).map_err(counted)?;
+        interrupt::alone(send).map_err(counted)?;
     }
     resident.iter().for_each(|resident| resident.release());
     let send = |workers: &Workers<'_>| IndividualPairs::send(shape, (), device, &rows, workers);
     let steps = if device.is_new() { usize::MAX } else { 0 };
-    let others = interrupt::long(steps, || interrupt::with_workers(send)).map_err(counted)?;
+    let others = interrupt::long(steps, || interrupt::alone(send)).map_err(counted)?;
     let others: Vec<_> = others
         .into_iter()
         .filter_map(|row| numbers.get(row).copied())
