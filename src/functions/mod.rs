@@ -40,9 +40,9 @@ use crate::scan::without_metadata_udf;
 pub use aggregate::{
     COPIES_OF_VALUES, Reports, Stages, aggregate_arguments, bind_samples, bound_samples,
     compares_pairs, filtered_value, growing_values, grows, is_exact, is_slow, is_state,
-    keeps_matrix, merge_of, merged, numbers_vary, pairs_size, planes_size, reporting, reports,
-    site_totals, stages, state_of, state_source, takes_contig, value_bytes, value_size,
-    with_frame_memory,
+    keeps_matrix, merge_of, merged, numbers_vary, pairs_size, planes_size, refused_distinct,
+    reporting, reports, site_totals, stages, state_of, state_source, takes_contig, value_bytes,
+    value_size, with_frame_memory,
 };
 pub use aggregate::{CellStatistic, aggregate_of_cells};
 pub(crate) use aggregate::{PairFeed, compares_sites, is_on_device, use_pair_device};

@@ -219,15 +219,15 @@ fn between(join: &Join) -> Result<Option<Between>> {
     Ok(None)
 }
 
-/// `expr` without the casts that type coercion added.
+/// `expr` without the casts to integers that type coercion added. What is below them is an integer, too, see [`is_integer_of`].
 fn without_casts(expr: &Expr) -> &Expr {
     match expr {
-        Expr::Cast(cast) => without_casts(&cast.expr),
+        Expr::Cast(cast) if cast.field.data_type().is_integer() => without_casts(&cast.expr),
         other => other,
     }
 }
 
-/// Whether `expr` is an integer that fits Int64, uses only columns of `schema`, and is not volatile.
+/// Whether `expr` and what it casts are integers that fit Int64; it uses only columns of `schema`, and is not volatile.
 fn is_integer_of(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     let columns = expr.column_refs();
     if columns.is_empty()

@@ -51,10 +51,12 @@ mod flat_files;
 mod gpu_archive_tests;
 #[cfg(all(test, feature = "gpu"))]
 mod gpu_tests;
+mod grouping_sets;
 mod inserts;
 mod interrupt;
 mod interval_join;
 mod join_contigs;
+mod join_keys;
 mod json_files;
 mod keep_cohorts;
 mod keys;
@@ -106,6 +108,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::optimizer::{Analyzer, Optimizer};
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 
 use crate::functions;
@@ -203,6 +206,12 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     for rule in keys::RULES {
         wrapped_rule::wrap(&mut optimizer.rules, rule, keys::rewrite);
     }
+    let physical = builder
+        .physical_optimizers()
+        .get_or_insert_with(PhysicalOptimizer::new);
+    physical
+        .rules
+        .insert(0, Arc::new(grouping_sets::HideFromGroupingSets));
     let inner = builder.query_planner().take();
     builder
         .with_query_planner(Arc::new(planner::VczQueryPlanner::new(inner)))
@@ -215,6 +224,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_optimizer_rule(Arc::new(extract_calls::ExtractCalls))
         .with_optimizer_rule(Arc::new(windows::TwoStepWindows))
         .with_optimizer_rule(Arc::new(interval_join::IntervalJoin))
+        .with_optimizer_rule(Arc::new(join_keys::QualifyJoinKeys))
         .with_physical_optimizer_rule(Arc::new(populations_rule::AggregateByPopulations))
         .with_physical_optimizer_rule(Arc::new(runs_rule::AggregateByRuns))
         .with_physical_optimizer_rule(Arc::new(memory_rule::ReserveSpectra))

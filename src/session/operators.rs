@@ -6,6 +6,7 @@ use datafusion::common::Result;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 
+use super::grouping_sets::GroupingSetsInputExec;
 use super::interrupt::InterruptibleExec;
 use super::left_out::LeftOutExec;
 use super::pairs::PairsExec;
@@ -26,6 +27,8 @@ pub enum Operator {
     ByPopulation(Arc<AggregateExec>, Arc<Populations>),
     /// Runs its input in a task of its own, which stops when the stream is dropped.
     Interruptible,
+    /// Passes on rows of which nothing is known, to an aggregation over grouping sets.
+    GroupingSetsInput,
     /// Reserves memory for rows of this many bytes, above a window operator.
     ReserveWindowMemory(usize),
     /// Reserves memory for rows of this many bytes, below a window operator.
@@ -49,6 +52,8 @@ impl Operator {
             ))
         } else if plan.is::<InterruptibleExec>() {
             Some(Self::Interruptible)
+        } else if plan.is::<GroupingSetsInputExec>() {
+            Some(Self::GroupingSetsInput)
         } else if let Some(reserve) = plan.downcast_ref::<ReserveWindowMemoryExec>() {
             Some(Self::ReserveWindowMemory(reserve.row_bytes()))
         } else {
@@ -70,6 +75,7 @@ impl Operator {
                 AggregatePopulationsExec::try_new(aggregate, populations, input)?,
             ),
             Self::Interruptible => Arc::new(InterruptibleExec::new(input)),
+            Self::GroupingSetsInput => Arc::new(GroupingSetsInputExec::new(input)),
             Self::ReserveWindowMemory(bytes) => {
                 Arc::new(ReserveWindowMemoryExec::new(input, bytes))
             }

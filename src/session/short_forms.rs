@@ -30,7 +30,8 @@ use datafusion::prelude::lit;
 
 use super::list_literal::list_of_strings;
 use crate::functions::{
-    SiteArgument, SiteArguments, aggregate_arguments, numbers_vary, site_arguments, takes_contig,
+    SiteArgument, SiteArguments, aggregate_arguments, numbers_vary, refused_distinct,
+    site_arguments, takes_contig,
 };
 use crate::scan::copies::{COPIES_BESIDE_KEY, copies_of};
 use crate::scan::{FIELD_KEY, GenotypeUdf, is_genotype_type, is_population_type};
@@ -78,6 +79,11 @@ impl ExpandShortForms {
     fn rewrite(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         match expr {
             Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
+                if params.distinct
+                    && let Some(error) = refused_distinct(&func)
+                {
+                    return Err(error);
+                }
                 let arguments = aggregate_arguments(&func);
                 let expanded = match self.counts_of(func.name(), arguments, &params.args, schema)? {
                     Some(args) => Some(args),

@@ -238,6 +238,8 @@ pub enum NodeKind {
     ShuffleInput(Nothing),
     #[prost(message, tag = "11")]
     Pairs(PhysicalPlanNode),
+    #[prost(message, tag = "12")]
+    GroupingSetsInput(Nothing),
 }
 
 /// No content.

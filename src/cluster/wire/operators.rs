@@ -59,6 +59,7 @@ fn of_carried(plan: &Arc<dyn ExecutionPlan>, to: Encoder) -> Result<NodeKind> {
             NodeKind::ByPopulation(of_populations(aggregate(of)?, &populations, to)?)
         }
         Some(Operator::Interruptible) => NodeKind::Interruptible(Nothing {}),
+        Some(Operator::GroupingSetsInput) => NodeKind::GroupingSetsInput(Nothing {}),
         Some(Operator::ReserveWindowMemory(bytes)) => NodeKind::ReserveWindowMemory(bytes as u64),
         Some(Operator::WindowMemoryInput(bytes)) => NodeKind::WindowMemoryInput(bytes as u64),
     })
@@ -120,6 +121,7 @@ pub fn to_operator(
             Arc::new(to_populations(&message, within)?),
         ),
         NodeKind::Interruptible(_) => Operator::Interruptible,
+        NodeKind::GroupingSetsInput(_) => Operator::GroupingSetsInput,
         NodeKind::ReserveWindowMemory(bytes) => Operator::ReserveWindowMemory(bytes as usize),
         NodeKind::WindowMemoryInput(bytes) => Operator::WindowMemoryInput(bytes as usize),
     };

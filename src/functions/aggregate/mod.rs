@@ -8,6 +8,7 @@
 //! Invariant: states are integers until they are evaluated. So the result has the same bits for any order, batches and
 //! partitions of the rows, and after rows were retracted.
 
+mod distinct;
 mod divergence;
 mod diversity;
 mod exact_sum;
@@ -140,6 +141,7 @@ pub(crate) use marked_rows::{MarkedRows, of_rows};
 pub(crate) use pair_feed::PairFeed;
 
 pub use self::cell_statistic::{CellStatistic, aggregate_of_cells};
+pub use self::distinct::refused_distinct;
 pub use self::extend::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use self::filtered_value::{filtered_value, growing_values, grows};
 pub use self::frame_memory::{COPIES_OF_VALUES, with_frame_memory};

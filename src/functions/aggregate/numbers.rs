@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
 };
 
 use super::accumulator::{StatisticAccumulator, StatisticGroupsAccumulator};
+use super::distinct::refused_by_numbers;
 use super::statistic::Statistic;
 use super::udaf::state_fields;
 
@@ -55,10 +56,7 @@ impl<D: NumbersDefinition> NumbersAggregate<D> {
 
     fn statistic(args: &AccumulatorArgs) -> Result<D::Statistic> {
         if args.is_distinct {
-            return exec_err!(
-                "{} does not take DISTINCT; select the distinct rows in a subquery",
-                D::NAME
-            );
+            return Err(refused_by_numbers(D::NAME));
         }
         Ok(D::statistic())
     }

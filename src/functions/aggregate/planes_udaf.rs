@@ -23,12 +23,14 @@ use datafusion::logical_expr::{
 use super::accumulator::{StatisticAccumulator, StatisticGroupsAccumulator};
 use super::arguments::constant_value;
 use super::definition::Copies as CopiesOf;
+use super::distinct::refused_by_sites;
 use super::pair_feed::PairFeed;
 use super::statistic::Statistic;
 use super::udaf::state_fields;
 use crate::counts::pairs::{PairDevice, Shape};
 use crate::counts::sites::Copies;
 use crate::functions::documentation::document;
+use crate::functions::site_argument::SiteArgument;
 use crate::scan::{
     GenotypeContext, found_type, is_genotype_type, is_planes_type, is_population_type,
 };
@@ -237,10 +239,7 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
     fn statistic(&self, args: &AccumulatorArgs) -> Result<D::Statistic> {
         let name = D::NAME;
         if args.is_distinct {
-            return exec_err!(
-                "{name}(DISTINCT …) would drop sites that happen to have the same genotypes; leave DISTINCT out, or select the \
-                 distinct rows in a subquery"
-            );
+            return Err(refused_by_sites(name, SiteArgument::GenotypePlanes));
         }
         let fields = args.expr_fields.iter().take(D::POPULATIONS);
         let populations: Vec<_> = fields

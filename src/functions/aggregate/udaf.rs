@@ -17,6 +17,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use super::accumulator::{StatisticAccumulator, StatisticGroupsAccumulator};
 use super::arguments::{Form, coerce, constant, form};
 use super::definition::{Call, Copies, Definition};
+use super::distinct::refused_by_sites;
 use super::statistic::Statistic;
 use crate::scan::notices::{NoticeSink, SiteTotals};
 
@@ -93,10 +94,7 @@ impl<D: Definition> CountsAggregate<D> {
     fn statistic(&self, args: &AccumulatorArgs) -> Result<D::Statistic> {
         let name = D::NAME;
         if args.is_distinct {
-            return exec_err!(
-                "{name}(DISTINCT …) would drop sites that happen to have the same allele counts; \
-                 leave DISTINCT out, or select the distinct rows in a subquery"
-            );
+            return Err(refused_by_sites(name, D::ARGUMENT));
         }
         let types: Vec<_> = args
             .expr_fields
