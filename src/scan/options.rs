@@ -329,6 +329,9 @@ impl ConfigExtension for VczSettings {
     const PREFIX: &'static str = "vcz";
 }
 
+/// Sets of devices are bits of a word.
+const DEVICES: usize = 64;
+
 /// The device numbers of `vcz.gpu_devices`; none for `all`.
 ///
 /// # Errors
@@ -341,7 +344,7 @@ pub(in crate::scan) fn parse_devices(value: &str) -> std::result::Result<Vec<usi
         part.trim()
             .parse::<usize>()
             .ok()
-            .filter(|device| *device < 64)
+            .filter(|device| *device < DEVICES)
     };
     value
         .split(',')
@@ -349,7 +352,8 @@ pub(in crate::scan) fn parse_devices(value: &str) -> std::result::Result<Vec<usi
         .collect::<Option<Vec<usize>>>()
         .ok_or_else(|| {
             VczError::Invalid(format!(
-                "vcz.gpu_devices must be 'all' or device numbers separated by commas such as '0,1', found '{value}'"
+                "vcz.gpu_devices must be 'all' or device numbers from 0 to {} separated by commas such as '0,1', found '{value}'",
+                DEVICES - 1
             ))
         })
 }

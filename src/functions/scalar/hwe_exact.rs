@@ -142,7 +142,9 @@ fn invoke(
             };
             let individuals = |count: i64| match u32::try_from(count) {
                 Ok(count) => Ok(u64::from(count)),
-                Err(_) => exec_err!("{name}: expected a number of individuals, found {count}"),
+                Err(_) => exec_err!(
+                    "{name}: expected a number of individuals, at most {MOST_INDIVIDUALS}, found {count}"
+                ),
             };
             test((individuals(hom1)?, individuals(het)?, individuals(hom2)?))
         })?);

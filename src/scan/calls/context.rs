@@ -371,9 +371,10 @@ impl GenotypeContext {
                 self.store_name()
             ))),
             None => Err(VczError::Invalid(format!(
-                "store '{}' has no sample '{id}'{}",
+                "store '{}' has no sample '{id}'{}; vcz_samples('table') lists all {}",
                 self.store_name(),
-                near_names(id, known.ids.iter().map(String::as_str))
+                near_names(id, known.ids.iter().map(String::as_str)),
+                known.ids.len()
             ))),
         }
     }

@@ -118,6 +118,9 @@ impl Arguments {
         };
         match number(value).filter(|number| (least..=most).contains(number)) {
             Some(number) => Ok(Some(number)),
+            None if (least, most) == (f64::MIN, f64::MAX) => {
+                plan_err!("{function}: {what} must be a finite number, found {value}")
+            }
             None => plan_err!("{function}: {what} must be from {least} to {most}, found {value}"),
         }
     }
