@@ -10,7 +10,7 @@ use std::num::Wrapping;
 use std::ops::Range;
 
 use crate::counts::gathered::PlanesRow;
-use crate::counts::{CountError, Level, ResidentPart, Workers};
+use crate::counts::{CountError, Level, ResidentPart, Unset, Workers};
 
 use super::corrections::{Corrections, Missing};
 use super::diploids::{DISTANCE_BITS, fixed, quarters};
@@ -18,7 +18,7 @@ use super::individual_class::SortedRows;
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
 use super::on_device::OnDevice;
 use super::pair_device::Units;
-use super::triangle::{Divided, Part, pairs_of};
+use super::triangle::{Part, pairs_of};
 
 /// Rows that are added at a time.
 const ROWS: usize = 1 << 14;
@@ -133,37 +133,48 @@ impl IndividualPairs {
 }
 
 impl IndividualPairs {
-    /// Sets `columns` to `counts` of every pair i < j, in order, and `distances` to their distances.
+    /// `counts` of every pair i < j, in order, as columns, and their distances.
     ///
     /// # Errors
-    /// [`CountError::Stopped`].
+    /// [`CountError::TooLarge`] and [`CountError::Stopped`].
     pub(crate) fn read_pairs<const N: usize>(
         &self,
-        columns: [&mut [i64]; N],
-        distances: &mut [f64],
         workers: &Workers<'_>,
         counts: impl Fn(&IndividualPair) -> [i64; N] + Sync,
-    ) -> Result<(), CountError> {
-        let mut columns = columns.map(Divided::new);
-        let mut distances = Divided::new(distances);
-        let parts = self.of.divide(1, workers).into_iter().map(|part| {
-            let columns = columns.each_mut().map(|column| column.next(&part));
-            let distances = distances.next(&part);
-            (part, columns, distances)
-        });
-        workers.each(parts, |(part, mut columns, distances)| {
+    ) -> Result<(Vec<Vec<i64>>, Vec<f64>), CountError> {
+        let pairs = self.of.pairs();
+        let columns = (0..N).map(|_| Unset::try_new(pairs, "counts of pairs"));
+        let mut columns: Vec<_> = columns.collect::<Result<_, _>>()?;
+        let mut distances = Unset::try_new(pairs, "distances of pairs")?;
+        let parts = self.of.divide(1, workers);
+        let lens = || parts.iter().map(Part::pairs);
+        let mut of_columns: Vec<_> = columns
+            .iter_mut()
+            .map(|column| column.setters(lens()).into_iter())
+            .collect();
+        let jobs = parts.iter().zip(distances.setters(lens()));
+        let jobs: Vec<_> = jobs
+            .map(|(part, distances)| {
+                let columns = of_columns.iter_mut().filter_map(Iterator::next);
+                (part, columns.collect::<Vec<_>>(), distances)
+            })
+            .collect();
+        workers.each(jobs, |(part, mut columns, mut distances)| {
             for i in part.firsts.clone() {
                 workers.check()?;
                 for j in i + 1..part.units() {
-                    let (at, pair) = (part.at(i, j), self.pair(i, j));
+                    let pair = self.pair(i, j);
                     for (column, count) in columns.iter_mut().zip(counts(&pair)) {
-                        column[at] = count;
+                        column.push(count);
                     }
-                    distances[at] = pair.distance;
+                    distances.push(pair.distance);
                 }
             }
             Ok(())
-        })
+        })?;
+        drop(of_columns);
+        let columns = columns.into_iter().map(Unset::finish);
+        Ok((columns.collect(), distances.finish()))
     }
 }
 

@@ -1,6 +1,5 @@
 //! `grm(call_genotype [, population])`: genomic relationship matrices.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StructArray};
@@ -49,35 +48,33 @@ fn item() -> Field {
 /// Rows of the triangle that a thread fills at a time.
 const ROWS: usize = 16;
 
-/// The columns of the pairs of some rows of the triangle.
-struct Columns<'a> {
+/// Columns of the triangle of which a thread reads some rows at a time: the sums of a column are next to each other, so that it finds those of
+/// the next row in its cache.
+const COLUMNS: usize = 64;
+
+/// A row of the triangle: the values of its pairs.
+struct Row<'a> {
+    i: usize,
     gcta: Setter<'a, f64>,
     vanraden: Setter<'a, f64>,
     sites: Setter<'a, i64>,
 }
 
-impl Columns<'_> {
-    /// Sets the values of the pairs of `rows`.
-    fn fill(mut self, group: &Relationship, rows: Range<usize>) {
-        // The sums of a column of the triangle are next to each other, so they are read column by column.
-        let none = GrmPair {
-            gcta: 0.0,
-            vanraden: 0.0,
-            sites: 0,
-        };
-        let mut pairs = vec![none; rows.len() * rows.end];
-        for j in 0..rows.end {
-            for i in rows.start.max(j)..rows.end {
-                if let Some(pair) = group.grm(j, i) {
-                    pairs[(i - rows.start) * rows.end + j] = pair;
-                }
-            }
-        }
-        for (i, pairs) in rows.clone().zip(pairs.chunks(rows.end.max(1))) {
-            for pair in &pairs[..=i] {
-                self.gcta.push(pair.gcta);
-                self.vanraden.push(pair.vanraden);
-                self.sites.push(pair.sites);
+/// Sets the values of the pairs of some rows.
+fn fill(mut rows: Vec<Row<'_>>, group: &Relationship) {
+    let none = GrmPair {
+        gcta: 0.0,
+        vanraden: 0.0,
+        sites: 0,
+    };
+    let end = rows.last().map_or(0, |row| row.i + 1);
+    for first in (0..end).step_by(COLUMNS) {
+        for row in &mut rows {
+            for j in first..(first + COLUMNS).min(row.i + 1) {
+                let pair = group.grm(j, row.i).unwrap_or(none);
+                row.gcta.push(pair.gcta);
+                row.vanraden.push(pair.vanraden);
+                row.sites.push(pair.sites);
             }
         }
     }
@@ -103,12 +100,7 @@ impl PairValue for Relationships {
         let (mut gcta, mut vanraden) = (unset("relationships")?, unset("relationships")?);
         let mut sites = counted(NAME, Unset::try_new(total, "sites of pairs"))?;
         // Rows of the triangle of each group.
-        let parts = || {
-            (0..samples)
-                .step_by(ROWS)
-                .map(|first| first..samples.min(first + ROWS))
-        };
-        let lens = || (0..number).flat_map(|_| parts().map(|rows| rows.map(|row| row + 1).sum()));
+        let lens = || (0..number).flat_map(|_| 1..=samples);
         let columns = gcta
             .setters(lens())
             .into_iter()
@@ -116,22 +108,22 @@ impl PairValue for Relationships {
         let mut columns = columns.zip(sites.setters(lens()));
         for group in groups {
             let group = group?;
-            let jobs = parts().zip(columns.by_ref());
-            let fill = |workers: &Workers<'_>| {
-                workers.each(
-                    jobs.collect::<Vec<_>>(),
-                    |(rows, ((gcta, vanraden), sites))| {
-                        let columns = Columns {
-                            gcta,
-                            vanraden,
-                            sites,
-                        };
-                        columns.fill(&group, rows);
-                        Ok(())
-                    },
-                )
+            let rows = (0..samples).zip(columns.by_ref());
+            let mut rows = rows.map(|(i, ((gcta, vanraden), sites))| Row {
+                i,
+                gcta,
+                vanraden,
+                sites,
+            });
+            let jobs = (0..samples).step_by(ROWS);
+            let jobs: Vec<Vec<_>> = jobs.map(|_| rows.by_ref().take(ROWS).collect()).collect();
+            let set = |workers: &Workers<'_>| {
+                workers.each(jobs, |rows| {
+                    fill(rows, &group);
+                    Ok(())
+                })
             };
-            counted(NAME, interrupt::with_workers(fill))?;
+            counted(NAME, interrupt::with_workers(set))?;
         }
         drop(columns);
         let (gcta, vanraden, sites) = (gcta.finish(), vanraden.finish(), sites.finish());

@@ -59,6 +59,16 @@ fn item() -> Field {
     Field::new_list_field(DataType::Struct(fields()), false)
 }
 
+/// Appends the numbers of a group to those of the groups before it, of which there will be `total`; those of the only group are not copied.
+fn append<T: Copy>(to: &mut Vec<T>, of_group: Vec<T>, total: usize) {
+    if of_group.len() == total {
+        *to = of_group;
+    } else {
+        to.reserve_exact(total - to.len());
+        to.extend_from_slice(&of_group);
+    }
+}
+
 /// Pairs i < j.
 pub(super) fn each_pair(units: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..units).flat_map(move |i| (i + 1..units).map(move |j| (i, j)))
@@ -75,26 +85,24 @@ impl PairValue for PairsOfSamples {
         let number = groups.len();
         let pairs = pairs_of(self.ids.len());
         let total = pairs.saturating_mul(number);
-        let mut counts: [Vec<i64>; COUNTS.len()] = std::array::from_fn(|_| vec![0; total]);
-        let mut distances = vec![0.0; total];
-        for (at, group) in groups.enumerate() {
-            let (group, of_group) = (group?, at * pairs..(at + 1) * pairs);
-            let counts = counts
-                .each_mut()
-                .map(|counts| &mut counts[of_group.clone()]);
-            let distances = &mut distances[of_group];
+        let (mut counts, mut distances) = (vec![vec![]; COUNTS.len()], vec![]);
+        for group in groups {
+            let group = group?;
             let of_pair = |pair: &IndividualPair| COUNTS.map(|(_, count)| count(pair));
             // A pair takes some ten nanoseconds.
             let read = interrupt::long(pairs.saturating_mul(16), || {
-                interrupt::with_workers(|workers| {
-                    group.read_pairs(counts, distances, workers, of_pair)
-                })
+                interrupt::with_workers(|workers| group.read_pairs(workers, of_pair))
             });
-            counted(NAME, read)?;
+            let (of_group, distances_of_group) = counted(NAME, read)?;
+            for (counts, of_group) in counts.iter_mut().zip(of_group) {
+                append(counts, of_group, total);
+            }
+            append(&mut distances, distances_of_group, total);
         }
         let samples = self.ids.len();
         let runs = (0..number).flat_map(|_| (0..samples).map(|i| (i, i + 1..samples)));
         let mut columns = pair_names(NAME, &self.ids, runs.collect())?.to_vec();
+        let counts = counts.into_iter();
         columns.extend(counts.map(|counts| Arc::new(Int64Array::from(counts)) as ArrayRef));
         columns.push(Arc::new(Float64Array::from(distances)));
         let structs = StructArray::try_new_with_length(fields(), columns, None, total)?;

@@ -80,6 +80,7 @@ impl PairCounter {
                 layout.rows,
                 layout.row_words,
                 layout.copies,
+                None,
             ),
             units: DeviceBuffer::new(device),
             counts: DeviceBuffer::new(device),
@@ -207,7 +208,7 @@ impl RowSink for Counting {
 impl Counting {
     /// Makes units of the rows in the buffer.
     fn make_units(&mut self) -> Result<(), GpuError> {
-        let (rows, _) = self.rows.take();
+        let rows = self.rows.take();
         let steps = rows.div_ceil(abi::STEP_ROWS);
         if steps == 0 {
             return Ok(());
@@ -220,7 +221,6 @@ impl Counting {
         // Casts of numbers that the layout has checked, or that are smaller.
         let job = abi::PairRows {
             rows: self.rows.address(),
-            order: 0,
             units: self.units.address() + (self.steps * step) as u64,
             n_rows: rows as u32,
             width: 2 * plane_words(layout.copies) as u32,

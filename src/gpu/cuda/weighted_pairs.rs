@@ -1,9 +1,8 @@
 //! [`WeightedPairs`]: adds up weighted products of dosages of pairs of individuals on one device, with the kernels `units` and `gram`.
 //!
-//! Rows of a class have the same weight, so their products are counted and multiplied once. Once the buffer of rows is full, or the sums are
-//! taken, rows are sorted by class: each *slice* of 256 sites has rows of one class, the last one of a class fewer. Invariants: units past the
-//! last are zero; sums are kept as two numbers of 64 bits, which cannot overflow; after an error nothing is freed that the device may
-//! still use.
+//! Rows of a class have the same weight, so their products are counted and multiplied once. So each *slice* of 256 rows in the buffer has rows
+//! of one class; they are multiplied once the buffer is full, or the sums are taken. Invariants: units past the last, and rows that a slice does not
+//! have, are zero; sums are kept as two numbers of 64 bits, which cannot overflow; after an error nothing is freed that the device may still use.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use super::pair_layout::{WeightedLayout, splits, tiles};
 use super::pair_rows::{self, RowBuffer, RowSink, add_rows};
 use super::pair_stream::{PairStream, Staging, of_device};
 use super::resident_rows::ResidentQueue;
-use super::sorted_rows::SortedRows;
+use super::slices::{Slices, tables};
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::{ClassWeights, SetRows, WeightedSums};
 use crate::counts::{CountError, ResidentPart, Workers};
@@ -42,7 +41,7 @@ struct Summing {
     weights: Arc<Vec<ClassWeights>>,
     stream: PairStream,
     rows: RowBuffer,
-    /// The weights of the slices of a launch, and then the rows of its sites.
+    /// The weights of the slices of a launch.
     tables: DeviceBuffer,
     units: DeviceBuffer,
     /// Of pairs; empty if all weights are 0.
@@ -81,6 +80,7 @@ impl WeightedPairs {
                 layout.rows,
                 layout.row_words,
                 2 * layout.samples,
+                Some(Slices::new(weights.len(), layout.rows / abi::SLICE_ROWS)),
             ),
             tables: buffer(),
             units: buffer(),
@@ -96,8 +96,10 @@ impl WeightedPairs {
         let (units, unit_sums) = (layout.units_bytes(), layout.unit_sums_bytes());
         let units_at = summing.units.ensure("units of pairs", units)?;
         let unit_sums_at = summing.unit_sums.ensure("sums of individuals", unit_sums)?;
+        let rows_at = summing.rows.address();
         // SAFETY: the buffers have these sizes, and nothing else uses them.
         unsafe {
+            summing.stream.clear(rows_at, layout.rows_bytes())?;
             summing.stream.copy(tiles_at, table)?;
             summing.stream.clear(units_at, units)?;
             summing.stream.clear(unit_sums_at, unit_sums)?;
@@ -248,46 +250,39 @@ impl RowSink for Summing {
 
     /// Adds the rows in the buffer to the sums.
     fn flush(&mut self) -> Result<(), GpuError> {
-        let (rows, classes) = self.rows.take();
-        if rows == 0 {
+        let classes = self.rows.take_slices();
+        if classes.is_empty() {
             return Ok(());
         }
-        let sorted = SortedRows::new(&classes, &self.weights);
-        for slices in (0..sorted.slices()).step_by(self.layout.steps * abi::STEP_SLICES) {
-            let end = sorted
-                .slices()
-                .min(slices + self.layout.steps * abi::STEP_SLICES);
-            self.add(&sorted, slices..end)?;
+        let of_launch = self.layout.steps * abi::STEP_SLICES;
+        for (classes, first) in classes.chunks(of_launch).zip((0..).step_by(of_launch)) {
+            self.add(classes, first)?;
         }
-        Ok(())
+        // The next slices may have fewer rows.
+        let bytes = classes.len() * self.layout.slice_bytes();
+        // SAFETY: the buffer has these slices; the kernels that read them are before this on the stream.
+        unsafe { self.stream.clear(self.rows.address(), bytes) }
     }
 }
 
 impl Summing {
-    /// Adds some slices of rows.
-    fn add(&mut self, sorted: &SortedRows, slices: std::ops::Range<usize>) -> Result<(), GpuError> {
+    /// Adds slices of these classes, from slice `first` on.
+    fn add(&mut self, classes: &[u32], first: usize) -> Result<(), GpuError> {
         let device = Arc::clone(&self.stream.device);
         let (kernels, blocks) = (device.pair_kernels()?, device.multiprocessors);
         let layout = &self.layout;
-        let steps = slices.len().div_ceil(abi::STEP_SLICES);
-        let order = sorted.order(slices.clone());
-        let mut tables: Vec<u64> = vec![];
-        let places = sorted.tables(slices, steps * abi::STEP_SLICES, &mut tables);
-        let words: &[u8] = bytemuck::cast_slice(&tables);
-        let orders: &[u8] = bytemuck::cast_slice(order);
+        let steps = classes.len().div_ceil(abi::STEP_SLICES);
+        let mut table: Vec<u64> = vec![];
+        let most = steps * abi::STEP_SLICES;
+        let places = tables(classes, &self.weights, most, &mut table);
         let tables_at = self.tables.address();
-        let order_at = tables_at + words.len() as u64;
         // SAFETY: the tables have room for a launch, see `WeightedLayout`.
-        unsafe {
-            self.stream.copy(tables_at, words)?;
-            self.stream.copy(order_at, orders)?;
-        }
+        unsafe { self.stream.copy(tables_at, bytemuck::cast_slice(&table)) }?;
         // Casts of numbers that the layout has checked, or that are smaller.
         let rows = abi::PairRows {
-            rows: self.rows.address(),
-            order: order_at,
+            rows: self.rows.address() + (first * layout.slice_bytes()) as u64,
             units: self.units.address(),
-            n_rows: order.len() as u32,
+            n_rows: (classes.len() * abi::SLICE_ROWS) as u32,
             width: 2 * plane_words(2 * layout.samples) as u32,
             copies: 2 * layout.samples as u32,
             kind: abi::DIPLOID_BLOCKS,

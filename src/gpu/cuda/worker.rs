@@ -5,7 +5,6 @@
 //! with the expected one, on the device. Our kernel decodes zstd frames (see [`super::zstd`]), nvCOMP the other codecs.
 
 use std::fs::File;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,7 @@ use super::launches::Launches;
 use super::memory::{DeviceBuffer, Pinned};
 use super::nvcomp::{Nvcomp, NvcompFrames};
 use super::resident::ResidentPool;
+use super::result_blocks::{blocks, copy_block};
 use super::tables::{Tables, room_for};
 use super::zstd::ZstdLaunch;
 use crate::counts::ResidentChunk;
@@ -32,23 +32,6 @@ use crate::gpu::slab::Slab;
 use crate::gpu::watchdog::{BatchProgress, Probe};
 use crate::gpu::work::WorkOutput;
 use crate::store::LocalFile;
-
-/// Bytes between the results of two jobs that take no longer to copy than a call of the driver.
-const GAP: usize = 64 << 10;
-
-/// Ranges in ascending order, of which those with at most `gap` between them are one.
-fn joined(ranges: impl Iterator<Item = Range<usize>>, gap: usize) -> Vec<Range<usize>> {
-    let mut joined: Vec<Range<usize>> = vec![];
-    for range in ranges.filter(|range| !range.is_empty()) {
-        match joined.last_mut() {
-            Some(last) if (last.end..=last.end.saturating_add(gap)).contains(&range.start) => {
-                last.end = range.end;
-            }
-            _ => joined.push(range),
-        }
-    }
-    joined
-}
 
 /// Where the buffers of a batch are.
 struct Described {
@@ -344,13 +327,9 @@ impl Worker {
         let lost = |error: DriverError| Failure::Device(format!("GPU: {error}").into());
         let of_jobs = batch.jobs.iter().zip(&self.lengths);
         let of_jobs = of_jobs.map(|(job, len)| job.out.start..job.out.start + len);
-        for range in joined(of_jobs, GAP) {
-            let start = range.start as u64;
-            let Some(to) = to.get_mut(range) else {
-                continue;
-            };
-            // SAFETY: both ranges are in buffers of this worker, which waits for the stream before it uses them.
-            unsafe { result::memcpy_dtoh_async(to, results + start, self.stream) }.map_err(lost)?;
+        for block in blocks(of_jobs, batch.output) {
+            // SAFETY: both are buffers of this worker, which waits for the stream before it uses them.
+            unsafe { copy_block(&block, results, to, self.stream) }.map_err(lost)?;
         }
         // SAFETY: the worker's event and stream.
         unsafe { event::record(self.events[4], self.stream).map_err(lost)? };
@@ -470,20 +449,5 @@ impl Executor for Worker {
             self.temp = DeviceBuffer::new(&self.device);
             self.results = DeviceBuffer::new(&self.device);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_near_each_other_are_joined() {
-        let joined = |ranges: &[Range<usize>]| joined(ranges.iter().cloned(), 10);
-        assert_eq!(joined(&[]), []);
-        assert_eq!(joined(&[0..5, 5..6, 16..20, 31..31]), [0..20]);
-        assert_eq!(joined(&[0..5, 16..20, 30..31]), [0..5, 16..31]);
-        // What is not in order stays as it is.
-        assert_eq!(joined(&[10..20, 0..5]), [10..20, 0..5]);
     }
 }

@@ -10,7 +10,7 @@ use crate::functions::numeric::kinship::king;
 /// Pairs between two yields to other tasks. Tests have more turns.
 pub(super) const TURN: usize = if cfg!(test) { 1 << 4 } else { 1 << 18 };
 /// Threads look at the pairs of at most so many turns at a time, which bounds the memory of those that are related.
-const MOST_TURNS: usize = 4;
+const MOST_TURNS: usize = 8;
 /// Bytes of the counts of a pair: of complete biallelic calls, with missing ones, and with any others.
 pub(super) const PAIR_BYTES: [usize; 3] = [8, 20, 60];
 
