@@ -24,11 +24,14 @@
 // Sites of a slice: those of one product of tensor cores. A step has four.
 #define VCZ_SLICE_ROWS 256
 #define VCZ_STEP_SLICES 4
+// No row.
+#define VCZ_NO_ROW 0xffffffffu
 
 // Rows of bit-planes, one after the other: the words of the allele's plane, and where there are calls that are missing those of the plane
 // of copies that are not called. Bits past the last copy are zero, and so are those of the allele of copies that are not called.
 struct VczPairRows {
     u64 rows;
+    u64 order;    // u32, n_rows: for each site of the units the row, or VCZ_NO_ROW; 0 if they are those of the rows
     u64 units;    // where the units go; the words of those past the last are zero and stay so
     u32 n_rows;
     u32 width;    // 32-bit words of a plane
@@ -38,11 +41,10 @@ struct VczPairRows {
     u32 tiles;    // CTAs for a step, each for 256 copies
 };
 
-// Rows of one plane to copy.
+// Rows of one plane to copy, so that they lie one after the other.
 struct VczCopiedRows {
     u64 from;     // u64, n_rows: the address of each row; bit 0 is set where the bits of all copies are inverted; bits 1 and 2 as in VczSampleRows
     u64 to;
-    u64 places;   // u32, n_rows: for each row how many come before it at `to`; 0 if they lie one after the other
     u32 n_rows;
     u32 width;    // 64-bit words of a row
     u32 copies;   // of which a row has bits
@@ -122,8 +124,8 @@ struct VczUnitSums {
     u32 pad;
 };
 
-static_assert(sizeof(VczPairRows) == 40, "layout of VczPairRows");
-static_assert(sizeof(VczCopiedRows) == 40, "layout of VczCopiedRows");
+static_assert(sizeof(VczPairRows) == 48, "layout of VczPairRows");
+static_assert(sizeof(VczCopiedRows) == 32, "layout of VczCopiedRows");
 static_assert(sizeof(VczSampleRows) == 32, "layout of VczSampleRows");
 static_assert(sizeof(VczWeightedGram) == 72, "layout of VczWeightedGram");
 static_assert(sizeof(VczSiteCounts) == 56, "layout of VczSiteCounts");

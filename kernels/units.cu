@@ -29,13 +29,19 @@ VCZ_DEVICE void vcz_transpose_32(u32 (&x)[32]) {
     }
 }
 
+// The row of a site of the units.
+VCZ_DEVICE u32 vcz_row_of(const VczPairRows& job, u32 site) {
+    if (site >= job.n_rows) return VCZ_NO_ROW;
+    return job.order == 0 ? site : __ldg((const u32*)job.order + site);
+}
+
 // The thread's 32 rows of 32 copies of a plane.
 VCZ_DEVICE void vcz_read_plane(const VczPairRows& job, u32 plane, u32 planes, u32 first, u32 word, u32 (&x)[32]) {
     const u32* const rows = (const u32*)job.rows + (u64)plane * job.width + word;
 #pragma unroll
     for (u32 i = 0; i < 32; ++i) {
-        const u32 row = first + i;
-        x[i] = word < job.width && row < job.n_rows ? __ldg(rows + (u64)row * planes * job.width) : 0;
+        const u32 row = vcz_row_of(job, first + i);
+        x[i] = word < job.width && row != VCZ_NO_ROW ? __ldg(rows + (u64)row * planes * job.width) : 0;
     }
 }
 
@@ -103,8 +109,7 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_copy_rows(VczCopie
         const u64 at = __ldg((const u64*)job.from + row);
         const u64* const from = (const u64*)(at & ~(u64)7);
         const u64 inverted = (at & 1) != 0 ? ~(u64)0 : 0;
-        const u32 place = job.places == 0 ? row : __ldg((const u32*)job.places + row);
-        u64* const to = (u64*)job.to + (u64)place * job.width;
+        u64* const to = (u64*)job.to + (u64)row * job.width;
         for (u32 word = vcz_lane(); word < job.width; word += 32) {
             const u32 left = job.copies - 64 * word;
             const u64 exist = left < 64 ? ((u64)1 << left) - 1 : ~(u64)0;

@@ -283,9 +283,11 @@ pub struct PairRows {
     /// Address of the rows, one after the other: the words of the allele's plane, and for kinds with calls that are missing those of the
     /// plane of copies that are not called.
     pub rows: u64,
+    /// Address of the row of each site of the units, `u32`, or [`NO_ROW`]; 0 if they are those of the rows.
+    pub order: u64,
     /// Address of the first step's units.
     pub units: u64,
-    /// Number of rows.
+    /// Number of rows, or of sites if there is an order.
     pub n_rows: u32,
     /// 32-bit words of a plane.
     pub width: u32,
@@ -299,7 +301,7 @@ pub struct PairRows {
     pub tiles: u32,
 }
 
-/// Rows of one plane to copy.
+/// Rows of one plane to copy, so that they lie one after the other.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CopiedRows {
@@ -307,8 +309,6 @@ pub struct CopiedRows {
     pub from: u64,
     /// Address to copy to.
     pub to: u64,
-    /// Address of the places of rows, `u32`: how many rows come before each at `to`; 0 if they lie one after the other.
-    pub places: u64,
     /// Number of rows.
     pub n_rows: u32,
     /// 64-bit words of a row.
@@ -416,6 +416,8 @@ pub struct UnitSums {
 pub const DIPLOID_BLOCKS: u32 = 4;
 /// Units of so many individuals are next to each other.
 pub const BLOCK_SAMPLES: usize = 8;
+/// No row.
+pub const NO_ROW: u32 = u32::MAX;
 /// Bytes of a sum.
 pub const SUM_BYTES: usize = 16;
 /// Rows of a slice, of which a step has [`STEP_SLICES`].
@@ -479,6 +481,6 @@ pub(super) use plain;
 
 plain!(
     Block: 24, Tile: 96, CountSpec: 64, PlaneSet: 24, GatherSpec: 16, CallFilter: 64, CallTile: 24, MaskedBlock: 64, Frame: 32,
-    Segment: 24, Check: 32, PairRows: 40, CopiedRows: 40, Gram: 48, PairSums: 40, PairTile: 8,
+    Segment: 24, Check: 32, PairRows: 48, CopiedRows: 32, Gram: 48, PairSums: 40, PairTile: 8,
     WeightedGram: 72, UnitSums: 40
 );

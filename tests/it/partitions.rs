@@ -149,6 +149,14 @@ pub fn queries(size: u32) -> Vec<(&'static str, String)> {
             ),
         ),
         (
+            "grouping sets",
+            format!(
+                "SELECT one, variant_contig, bin, count(*), diversity(a), sfs(b) FROM (
+                   SELECT 'one' AS one, variant_contig, genome_bin(variant_position, {size}) AS bin, {counts} FROM t)
+                 GROUP BY CUBE(one, variant_contig, bin) ORDER BY one, variant_contig, bin"
+            ),
+        ),
+        (
             "windows of sites",
             format!(
                 "SELECT bin, {interval} FROM (

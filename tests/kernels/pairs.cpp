@@ -51,7 +51,7 @@ std::vector<VczPairTile> tiles_of(u32 units, u32 rows, u32 columns) {
     return tiles;
 }
 
-// Rows at random addresses, some of them inverted, are copied one after the other, or to places.
+// Rows at random addresses, some of them inverted, are copied one after the other.
 void test_copied_rows() {
     VczCopiedRows job = {};
     job.copies = (u32)between(1, 400);
@@ -77,17 +77,6 @@ void test_copied_rows() {
     job.to = (u64)to.data();
     emulate::launch((u32)between(1, 3), VCZ_THREADS, [&] { vcz_copy_rows(job); });
     if (to != expected) fail("vcz_copy_rows");
-    std::vector<u32> places(2 * (size_t)job.n_rows);
-    for (u32 place = 0; place < places.size(); ++place) places[place] = place;
-    std::shuffle(places.begin(), places.end(), rng);
-    std::vector<u64> placed(2 * expected.size(), 77), at_places = placed;
-    for (u32 row = 0; row < job.n_rows; ++row) {
-        for (u32 word = 0; word < job.width; ++word) at_places[(size_t)places[row] * job.width + word] = expected[(size_t)row * job.width + word];
-    }
-    job.to = (u64)placed.data();
-    job.places = (u64)places.data();
-    emulate::launch((u32)between(1, 3), VCZ_THREADS, [&] { vcz_copy_rows(job); });
-    if (placed != at_places) fail("vcz_copy_rows to places");
 }
 
 // The genotypes of individuals at rows of few and of many carriers.
@@ -205,7 +194,7 @@ void test() {
     const Bits expected = units_of(kind, allele, called);
     const u32 n_units = (u32)expected.size(), stride = (n_units + 767) / 768 * 768, steps = (n_rows + 1023) / 1024;
     std::vector<uint4> units((size_t)steps * stride * VCZ_STEP_WORDS / 4);
-    const VczPairRows job = {(u64)rows.data(), (u64)units.data(), n_rows, width, copies, kind, stride, (copies + 255) / 256};
+    const VczPairRows job = {(u64)rows.data(), 0, (u64)units.data(), n_rows, width, copies, kind, stride, (copies + 255) / 256};
     emulate::launch(steps * job.tiles, VCZ_THREADS, [&] { vcz_pair_units(job); });
 
     // Counts are added to what is there.
@@ -236,10 +225,10 @@ void test() {
     test_sums(kind, expected, counts, stride, 5);
 }
 
-// The sums with weights of random dosages.
+// The sums with weights of random dosages, of rows in random order and with gaps.
 void test_weighted() {
     const u32 samples = (u32)(below(4) == 0 ? between(1, 150) : between(1, 40)), copies = 2 * samples;
-    const u32 slices = (u32)between(1, 9), steps = (slices + 3) / 4, n_rows = (slices - 1) * VCZ_SLICE_ROWS + (u32)between(1, VCZ_SLICE_ROWS);
+    const u32 n_rows = (u32)between(1, 600), slices = (u32)between(1, 9), steps = (slices + 3) / 4;
     const u32 width = (copies + 63) / 64 * 2;
     std::vector<std::vector<u32>> dosages(n_rows, std::vector<u32>(samples));
     std::vector<u32> rows((size_t)n_rows * width);
@@ -250,6 +239,8 @@ void test_weighted() {
             dosages[row][copy / 2] += 1;
         }
     }
+    std::vector<u32> order(slices * VCZ_SLICE_ROWS);
+    for (u32& row : order) row = below(3) == 0 ? VCZ_NO_ROW : (u32)below(n_rows);
     std::vector<u64> weights(4 * steps), of_units(8 * steps);
     for (u32 slice = 0; slice < slices; ++slice) {
         weights[slice] = slice > 0 && below(2) == 0 ? weights[slice - 1] : below(4) == 0 ? below(9) : rng() >> 20;
@@ -258,7 +249,8 @@ void test_weighted() {
     }
     const u32 n_units = (samples + 7) / 8 * 16, stride = (n_units + 767) / 768 * 768;
     std::vector<uint4> units((size_t)steps * stride * VCZ_STEP_WORDS / 4);
-    const VczPairRows job = {(u64)rows.data(), (u64)units.data(), n_rows, width, copies, VCZ_UNITS_DIPLOID_BLOCKS, stride, (copies + 255) / 256};
+    const VczPairRows job = {(u64)rows.data(),         (u64)order.data(), (u64)units.data(), (u32)order.size(), width, copies,
+                             VCZ_UNITS_DIPLOID_BLOCKS, stride,            (copies + 255) / 256};
     emulate::launch(steps * job.tiles, VCZ_THREADS, [&] { vcz_pair_units(job); });
 
     // Sums are added to what is there.
@@ -286,7 +278,11 @@ void test_weighted() {
     for (u32 i = 0; i < samples; ++i) {
         for (u32 j = i; j < samples; ++j, at += 2) {
             u128 expected = begin;
-            for (u32 row = 0; row < n_rows; ++row) expected += (u128)weights[row / VCZ_SLICE_ROWS] * dosages[row][i] * dosages[row][j];
+            for (size_t place = 0; place < order.size(); ++place) {
+                if (order[place] == VCZ_NO_ROW) continue;
+                const std::vector<u32>& row = dosages[order[place]];
+                expected += (u128)weights[place / VCZ_SLICE_ROWS] * row[i] * row[j];
+            }
             if (sum_at(sums, at) == expected && sum_at(hopper, at) == expected) continue;
             fail("the sum of pair (" + std::to_string(i) + ", " + std::to_string(j) + ") is wrong");
         }
@@ -295,8 +291,9 @@ void test_weighted() {
         const u32 sample = unit / 16 * 8 + unit % 8, dosage_bit = unit % 16 < 8 ? 1 : 2;
         for (u32 set = 0; set < 2; ++set) {
             u128 expected = begin;
-            for (u32 row = 0; row < n_rows && sample < samples; ++row) {
-                if (dosages[row][sample] == dosage_bit) expected += of_units[2 * (row / VCZ_SLICE_ROWS) + set];
+            for (size_t place = 0; place < order.size(); ++place) {
+                if (order[place] == VCZ_NO_ROW || sample >= samples || dosages[order[place]][sample] != dosage_bit) continue;
+                expected += of_units[2 * (place / VCZ_SLICE_ROWS) + set];
             }
             if (sum_at(unit_sums, 4 * (size_t)unit + 2 * set) != expected) fail("a sum of unit " + std::to_string(unit) + " is wrong");
         }

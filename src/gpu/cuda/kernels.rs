@@ -436,6 +436,7 @@ mod tests {
             format!("#define VCZ_SLICE_ROWS {}", abi::SLICE_ROWS),
             format!("#define VCZ_STEP_SLICES {}", abi::STEP_SLICES),
             format!("#define VCZ_SUM_STEPS {}", abi::SUM_STEPS),
+            format!("#define VCZ_NO_ROW {:#x}u", abi::NO_ROW),
             format!("#define VCZ_UNITS_DIPLOID_BLOCKS {}", abi::DIPLOID_BLOCKS),
             format!("#define VCZ_MOST_COPIES {}", site_abi::MOST_COPIES),
             format!("#define VCZ_SITE_SUMS {}", site_abi::SITE_SUMS),

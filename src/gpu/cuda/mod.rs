@@ -26,7 +26,7 @@ mod result_blocks;
 mod sample_counter;
 mod site_layout;
 mod site_sums;
-mod slices;
+mod sorted_rows;
 mod tables;
 mod weighted_pairs;
 mod worker;

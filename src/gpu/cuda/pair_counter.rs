@@ -221,6 +221,7 @@ impl Counting {
         // Casts of numbers that the layout has checked, or that are smaller.
         let job = abi::PairRows {
             rows: self.rows.address(),
+            order: 0,
             units: self.units.address() + (self.steps * step) as u64,
             n_rows: rows as u32,
             width: 2 * plane_words(layout.copies) as u32,

@@ -9,11 +9,11 @@ use crate::gpu::abi;
 pub(super) const THREADS: u32 = 256;
 /// Bytes of rows that become units at a time.
 const ROWS_BYTES: usize = 32 << 20;
-/// Bytes of rows with classes that are multiplied at a time. Each class takes a slice or more, so rows should be many times as many as classes.
-const SLICES_BYTES: usize = 256 << 20;
-/// The most dosages of these rows. A term of a pair is at most 2^33 times the individuals, see `ClassWeights`, so the sums
+/// Bytes of rows that are sorted by class at a time. Each class takes a slice or more, so rows should be many times as many as classes.
+const SORTED_BYTES: usize = 256 << 20;
+/// The most dosages of the rows that are sorted at a time. A term of a pair is at most 2^33 times the individuals, see `ClassWeights`, so the sums
 /// of a launch stay below 2^64.
-const MOST_DOSAGES: usize = 1 << 30;
+const MOST_SORTED: usize = 1 << 30;
 /// Bytes of units before their pairs are counted. Adding to the counts in device memory takes as long as the products of a hundred
 /// steps, so there should be several hundred.
 const UNITS_BYTES: usize = 256 << 20;
@@ -126,7 +126,7 @@ pub struct WeightedLayout {
     pub(super) stride: usize,
     /// 64-bit words of a row.
     pub(super) row_words: usize,
-    /// Rows that are multiplied at a time, whole slices.
+    /// Rows that are sorted at a time.
     pub(super) rows: usize,
     /// Steps of a launch.
     pub(super) steps: usize,
@@ -144,17 +144,14 @@ impl WeightedLayout {
         let row_bytes = row_words.checked_mul(size_of::<u64>())?.max(1);
         let step_bytes = stride.checked_mul(abi::UNIT_BYTES)?.max(1);
         let n_pairs = samples.checked_mul(samples.checked_add(1)?)? / 2;
-        // At least a slice, if that has few enough dosages.
-        let most = MOST_DOSAGES / samples.max(1) / abi::SLICE_ROWS * abi::SLICE_ROWS;
-        let rows = (SLICES_BYTES / row_bytes).next_multiple_of(abi::SLICE_ROWS);
-        let rows = Some(rows.min(most)).filter(|rows| *rows > 0)?;
+        let rows = (SORTED_BYTES / row_bytes).min(MOST_SORTED / samples.max(1));
         let layout = Self {
             samples,
             n_pairs,
             n_units,
             stride,
             row_words,
-            rows,
+            rows: rows.max(1),
             steps: (UNITS_BYTES / step_bytes).clamp(1, MOST_STEPS),
         };
         layout.device_bytes().map(|_| layout)
@@ -170,14 +167,10 @@ impl WeightedLayout {
         self.steps * self.stride * abi::UNIT_BYTES
     }
 
-    /// Bytes of the rows of a slice.
-    pub(super) fn slice_bytes(&self) -> usize {
-        abi::SLICE_ROWS * self.row_words * size_of::<u64>()
-    }
-
-    /// Bytes of the weights of a launch's slices: two for pairs, and two for individuals.
+    /// Bytes of the rows and weights of a launch's slices: two weights for pairs, and two for individuals.
     pub(super) fn table_bytes(&self) -> usize {
-        self.steps * abi::STEP_SLICES * 4 * size_of::<u64>()
+        let slice = abi::SLICE_ROWS * size_of::<u32>() + 4 * size_of::<u64>();
+        self.steps * abi::STEP_SLICES * slice
     }
 
     /// Bytes of the sums of pairs with one set of weights.
@@ -300,9 +293,7 @@ mod tests {
         for samples in [1, 7, 1_470, 50_000] {
             let layout = WeightedLayout::try_new(samples).unwrap();
             assert!(layout.stride >= layout.n_units && layout.n_units >= 2 * samples);
-            assert!(layout.rows >= abi::SLICE_ROWS && layout.steps >= 1);
-            assert!(layout.rows.is_multiple_of(abi::SLICE_ROWS));
-            assert!(layout.rows * samples <= MOST_DOSAGES);
+            assert!(layout.rows >= 1 && layout.steps >= 1 && layout.rows * samples <= MOST_SORTED);
             assert_eq!(layout.n_pairs, samples * (samples + 1) / 2);
         }
         assert!(WeightedLayout::try_new(usize::MAX).is_none());

@@ -12,7 +12,7 @@ use super::memory::{DeviceBuffer, Pinned};
 use super::pair_layout::THREADS;
 use super::pair_stream::{POLL, PairStream, STAGING_BYTES, of_device};
 use super::resident_rows::ResidentSink;
-use super::slices::Slices;
+use super::sorted_rows::SortedRows;
 use crate::counts::pairs::SetRows;
 use crate::counts::{CountError, Workers};
 use crate::gpu::abi;
@@ -50,41 +50,37 @@ pub(super) struct RowBuffer {
     capacity: usize,
     /// Words of a row.
     row_words: usize,
-    /// Rows in it, if they have no classes.
+    /// Rows in it.
     filled: usize,
-    /// Where rows with classes are.
-    slices: Option<Slices>,
+    /// They by class, if they have classes.
+    sorted: Option<SortedRows>,
     /// Page-locked memory that is neither full nor being filled.
     staged: Vec<StagedRows>,
     /// Copies that a row has bits of.
     copies: usize,
-    /// Device memory for addresses of rows, for places of rows with classes, and for such rows that are copied from the host.
+    /// Device memory for addresses of rows.
     addresses: DeviceBuffer,
-    places: DeviceBuffer,
-    arrived: DeviceBuffer,
 }
 
 impl RowBuffer {
-    /// Room for `capacity` rows of so many words and copies, in `memory` of `device`; in `slices`, if rows have classes.
+    /// Room for `capacity` rows of so many words and copies, in `memory` of `device`; `sorted` if they have classes.
     pub(super) fn new(
         device: &CudaDevice,
         memory: DeviceBuffer,
         capacity: usize,
         row_words: usize,
         copies: usize,
-        slices: Option<Slices>,
+        sorted: Option<SortedRows>,
     ) -> Self {
         Self {
             memory,
             capacity,
             row_words,
             filled: 0,
-            slices,
+            sorted,
             staged: vec![],
             copies,
             addresses: DeviceBuffer::new(device),
-            places: DeviceBuffer::new(device),
-            arrived: DeviceBuffer::new(device),
         }
     }
 
@@ -93,22 +89,20 @@ impl RowBuffer {
         self.memory.address()
     }
 
-    /// Clears it; returns the number of rows, which have no classes.
+    /// Clears it; returns the number of rows.
     pub(super) fn take(&mut self) -> usize {
         std::mem::take(&mut self.filled)
     }
 
-    /// Clears it; returns the class of each slice.
-    pub(super) fn take_slices(&mut self) -> Vec<u32> {
-        self.slices.as_mut().map(Slices::take).unwrap_or_default()
+    /// Its rows by class, if they have classes. Those that were there before it was cleared are to be cleared, too.
+    pub(super) fn sorted(&mut self) -> Option<&mut SortedRows> {
+        self.sorted.as_mut()
     }
 
     /// Leaves the memory allocated, for a device that is lost.
     pub(super) fn forget(&mut self) {
         self.memory.forget();
         self.addresses.forget();
-        self.places.forget();
-        self.arrived.forget();
         let staged = std::mem::take(&mut self.staged);
         staged.into_iter().for_each(std::mem::forget);
     }
@@ -117,13 +111,25 @@ impl RowBuffer {
         self.row_words.max(1) * size_of::<u64>()
     }
 
-    /// Room for some of so many rows without classes, which are then in the buffer: its address, how many, and whether the buffer is full after
-    /// them.
-    fn place(&mut self, rows: usize) -> (u64, usize, bool) {
+    /// Room for some of so many rows, which are then in the buffer: its address, how many, and whether the buffer is full after them. `classes`
+    /// has those of all rows, or none.
+    ///
+    /// # Errors
+    /// If there is no such class.
+    fn place(
+        &mut self,
+        rows: usize,
+        classes: Option<&[u32]>,
+    ) -> Result<(u64, usize, bool), GpuError> {
         let to = self.address() + (self.filled * self.row_bytes()) as u64;
         let rows = rows.min(self.capacity.saturating_sub(self.filled).max(1));
+        if let Some(sorted) = &mut self.sorted {
+            let classes = classes.unwrap_or_default();
+            let of_rows = classes.get(..rows.min(classes.len()));
+            sorted.add(of_rows.unwrap_or_default())?;
+        }
         self.filled += rows;
-        (to, rows, self.filled >= self.capacity)
+        Ok((to, rows, self.filled >= self.capacity))
     }
 
     /// Rows of a [`StagedRows`].
@@ -198,75 +204,30 @@ impl<S: RowSink> ResidentSink for S {
     fn read_rows(&mut self, from: u64, rows: usize, classes: &[u32]) -> Result<(), GpuError> {
         let mut begin = 0;
         while begin < rows {
-            let placed = match self.buffer().slices {
-                Some(_) => place_in_slices(self, classes.get(begin..).unwrap_or_default())?,
-                None => {
-                    let (to, rows, is_full) = self.buffer().place(rows - begin);
-                    let places = 0;
-                    Placed {
-                        to,
-                        places,
-                        rows,
-                        is_full,
-                    }
-                }
+            let buffer = self.buffer();
+            let (width, copies) = (buffer.row_words, buffer.copies);
+            let (to, n_rows, is_full) = buffer.place(rows - begin, classes.get(begin..))?;
+            // Casts of numbers that the layout has checked, or that are smaller.
+            let job = abi::CopiedRows {
+                from: from + (begin * size_of::<u64>()) as u64,
+                to,
+                n_rows: n_rows as u32,
+                width: width as u32,
+                copies: copies as u32,
+                pad: 0,
             };
-            if placed.rows > 0 {
-                let buffer = self.buffer();
-                // Casts of numbers that the layout has checked, or that are smaller.
-                let job = abi::CopiedRows {
-                    from: from + (begin * size_of::<u64>()) as u64,
-                    to: placed.to,
-                    places: placed.places,
-                    n_rows: placed.rows as u32,
-                    width: buffer.row_words as u32,
-                    copies: buffer.copies as u32,
-                    pad: 0,
-                };
-                let kernel = self.stream().device.pair_kernels()?.copy_rows;
-                let blocks = job.n_rows.div_ceil(THREADS / 32);
-                // SAFETY: the buffer has room for its capacity; the rows are in memory that is held until an event has passed, and were
-                // written before their chunk was returned.
-                unsafe { self.stream().launch(kernel, blocks, THREADS, 0, &job) }?;
-            }
-            if placed.is_full {
+            let kernel = self.stream().device.pair_kernels()?.copy_rows;
+            let blocks = job.n_rows.div_ceil(THREADS / 32);
+            // SAFETY: the buffer has room for its capacity; the rows are in memory that is held until an event has passed, and were written
+            // before their chunk was returned.
+            unsafe { self.stream().launch(kernel, blocks, THREADS, 0, &job) }?;
+            if is_full {
                 self.flush()?;
             }
-            begin += placed.rows;
+            begin += n_rows;
         }
         Ok(())
     }
-}
-
-/// Where rows go.
-struct Placed {
-    /// The address of the first, and of the places after it of all rows, or 0 if they lie one after the other.
-    to: u64,
-    places: u64,
-    /// How many rows.
-    rows: usize,
-    /// Whether the buffer has no room for the next row.
-    is_full: bool,
-}
-
-/// Places of some of the rows of these classes, which are then in the buffer.
-fn place_in_slices<S: RowSink>(sink: &mut S, classes: &[u32]) -> Result<Placed, GpuError> {
-    let buffer = sink.buffer();
-    let to = buffer.address();
-    let mut places = Vec::with_capacity(classes.len());
-    let rows = match &mut buffer.slices {
-        Some(slices) => slices.place(classes, &mut places)?,
-        None => 0,
-    };
-    let at = buffer.places.ensure("places of rows", STAGING_BYTES)?;
-    // SAFETY: as many rows as there may be addresses have places that fit; the kernel that read those before is before this on the stream.
-    unsafe { sink.stream().copy(at, bytemuck::cast_slice(&places)) }?;
-    Ok(Placed {
-        to,
-        places: at,
-        rows,
-        is_full: rows < classes.len(),
-    })
 }
 
 /// Enqueues the counting of all rows that were added.
@@ -302,14 +263,12 @@ fn append<S: RowSink>(sink: &mut S, staged: StagedRows) -> Result<(), GpuError> 
 }
 
 fn copy<S: RowSink>(sink: &mut S, staged: &StagedRows) -> Result<(), GpuError> {
-    if sink.buffer().slices.is_some() {
-        return copy_to_slices(sink, staged);
-    }
     let mut from = 0;
     while from < staged.rows {
         let buffer = sink.buffer();
         let row_bytes = buffer.row_bytes();
-        let (to, rows, is_full) = buffer.place(staged.rows - from);
+        let classes = staged.classes.get(from..);
+        let (to, rows, is_full) = buffer.place(staged.rows - from, classes)?;
         let bytes = from * row_bytes..(from + rows) * row_bytes;
         // SAFETY: the buffer has room for its capacity.
         unsafe { sink.stream().enqueue_copy(to, &staged.memory, bytes) }?;
@@ -319,24 +278,4 @@ fn copy<S: RowSink>(sink: &mut S, staged: &StagedRows) -> Result<(), GpuError> {
         from += rows;
     }
     Ok(())
-}
-
-/// Copies rows with classes to the device, and from there to their places.
-fn copy_to_slices<S: RowSink>(sink: &mut S, staged: &StagedRows) -> Result<(), GpuError> {
-    let buffer = sink.buffer();
-    let row_bytes = buffer.row_bytes();
-    let most = buffer.staged_rows() * row_bytes;
-    let arrived = buffer.arrived.ensure("rows with classes", most)?;
-    let from = buffer
-        .addresses
-        .ensure("addresses of rows", STAGING_BYTES)?;
-    let rows = (arrived..).step_by(row_bytes).take(staged.rows);
-    let addresses: Vec<u64> = rows.collect();
-    let bytes = 0..staged.rows * row_bytes;
-    // SAFETY: the buffers have room for as many rows as are staged at a time; kernels that read what was in them are before this on the stream.
-    unsafe {
-        sink.stream().enqueue_copy(arrived, &staged.memory, bytes)?;
-        sink.stream().copy(from, bytemuck::cast_slice(&addresses))?;
-    }
-    sink.read_rows(from, staged.rows, &staged.classes)
 }

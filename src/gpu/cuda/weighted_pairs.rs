@@ -1,9 +1,11 @@
 //! [`WeightedPairs`]: adds up weighted products of dosages of pairs of individuals on one device, with the kernels `units` and `gram`.
 //!
-//! Rows of a class have the same weight, so their products are counted and multiplied once. So each *slice* of 256 rows in the buffer has rows
-//! of one class; they are multiplied once the buffer is full, or the sums are taken. Invariants: units past the last, and rows that a slice does not
-//! have, are zero; sums are kept as two numbers of 64 bits, which cannot overflow; after an error nothing is freed that the device may still use.
+//! Rows of a class have the same weight, so their products are counted and multiplied once. Rows are sorted by class as they arrive: each *slice* of
+//! 256 sites has rows of one class, the last one of a class fewer. They are multiplied once the buffer is full, or the sums are taken. Invariants: units
+//! past the last are zero; sums are kept as two numbers of 64 bits, which cannot overflow; after an error nothing is freed that the device may still
+//! use.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -16,7 +18,7 @@ use super::pair_layout::{WeightedLayout, splits, tiles};
 use super::pair_rows::{self, RowBuffer, RowSink, add_rows};
 use super::pair_stream::{PairStream, Staging, of_device};
 use super::resident_rows::ResidentQueue;
-use super::slices::{Slices, tables};
+use super::sorted_rows::SortedRows;
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::{ClassWeights, SetRows, WeightedSums};
 use crate::counts::{CountError, ResidentPart, Workers};
@@ -41,7 +43,7 @@ struct Summing {
     weights: Arc<Vec<ClassWeights>>,
     stream: PairStream,
     rows: RowBuffer,
-    /// The weights of the slices of a launch.
+    /// The weights of the slices of a launch, and then the rows of its sites.
     tables: DeviceBuffer,
     units: DeviceBuffer,
     /// Of pairs; empty if all weights are 0.
@@ -80,7 +82,7 @@ impl WeightedPairs {
                 layout.rows,
                 layout.row_words,
                 2 * layout.samples,
-                Some(Slices::new(weights.len(), layout.rows / abi::SLICE_ROWS)),
+                Some(SortedRows::new(weights.len())),
             ),
             tables: buffer(),
             units: buffer(),
@@ -96,10 +98,8 @@ impl WeightedPairs {
         let (units, unit_sums) = (layout.units_bytes(), layout.unit_sums_bytes());
         let units_at = summing.units.ensure("units of pairs", units)?;
         let unit_sums_at = summing.unit_sums.ensure("sums of individuals", unit_sums)?;
-        let rows_at = summing.rows.address();
         // SAFETY: the buffers have these sizes, and nothing else uses them.
         unsafe {
-            summing.stream.clear(rows_at, layout.rows_bytes())?;
             summing.stream.copy(tiles_at, table)?;
             summing.stream.clear(units_at, units)?;
             summing.stream.clear(unit_sums_at, unit_sums)?;
@@ -250,39 +250,48 @@ impl RowSink for Summing {
 
     /// Adds the rows in the buffer to the sums.
     fn flush(&mut self) -> Result<(), GpuError> {
-        let classes = self.rows.take_slices();
-        if classes.is_empty() {
-            return Ok(());
-        }
+        self.rows.take();
+        let slices = self.rows.sorted().map_or(0, SortedRows::sort);
         let of_launch = self.layout.steps * abi::STEP_SLICES;
-        for (classes, first) in classes.chunks(of_launch).zip((0..).step_by(of_launch)) {
-            self.add(classes, first)?;
+        for first in (0..slices).step_by(of_launch) {
+            self.add(first..slices.min(first + of_launch))?;
         }
-        // The next slices may have fewer rows.
-        let bytes = classes.len() * self.layout.slice_bytes();
-        // SAFETY: the buffer has these slices; the kernels that read them are before this on the stream.
-        unsafe { self.stream.clear(self.rows.address(), bytes) }
+        if let Some(sorted) = self.rows.sorted() {
+            sorted.clear();
+        }
+        Ok(())
     }
 }
 
 impl Summing {
-    /// Adds slices of these classes, from slice `first` on.
-    fn add(&mut self, classes: &[u32], first: usize) -> Result<(), GpuError> {
+    /// Adds some slices of rows.
+    fn add(&mut self, slices: Range<usize>) -> Result<(), GpuError> {
         let device = Arc::clone(&self.stream.device);
         let (kernels, blocks) = (device.pair_kernels()?, device.multiprocessors);
         let layout = &self.layout;
-        let steps = classes.len().div_ceil(abi::STEP_SLICES);
-        let mut table: Vec<u64> = vec![];
+        let steps = slices.len().div_ceil(abi::STEP_SLICES);
+        let Some(sorted) = self.rows.sorted() else {
+            return Err("rows without classes have no weights".into());
+        };
+        let order = sorted.order(slices.clone());
+        let mut tables: Vec<u64> = vec![];
         let most = steps * abi::STEP_SLICES;
-        let places = tables(classes, &self.weights, most, &mut table);
+        let places = sorted.tables(slices, &self.weights, most, &mut tables);
+        let words: &[u8] = bytemuck::cast_slice(&tables);
+        let orders: &[u8] = bytemuck::cast_slice(&order);
         let tables_at = self.tables.address();
+        let order_at = tables_at + words.len() as u64;
         // SAFETY: the tables have room for a launch, see `WeightedLayout`.
-        unsafe { self.stream.copy(tables_at, bytemuck::cast_slice(&table)) }?;
+        unsafe {
+            self.stream.copy(tables_at, words)?;
+            self.stream.copy(order_at, orders)?;
+        }
         // Casts of numbers that the layout has checked, or that are smaller.
         let rows = abi::PairRows {
-            rows: self.rows.address() + (first * layout.slice_bytes()) as u64,
+            rows: self.rows.address(),
+            order: order_at,
             units: self.units.address(),
-            n_rows: (classes.len() * abi::SLICE_ROWS) as u32,
+            n_rows: order.len() as u32,
             width: 2 * plane_words(2 * layout.samples) as u32,
             copies: 2 * layout.samples as u32,
             kind: abi::DIPLOID_BLOCKS,

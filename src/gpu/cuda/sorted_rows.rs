@@ -1,0 +1,174 @@
+//! [`SortedRows`]: rows of a buffer sorted by class, so that each slice of sites has rows of one class.
+//!
+//! Rows are sorted as they arrive, since the thread that flushes the buffer keeps the others from adding rows; then only slices are put into the order of
+//! their classes, as kernels multiply the products of slices that follow each other once if they have the same weights.
+
+use std::ops::Range;
+
+use crate::counts::pairs::ClassWeights;
+use crate::gpu::abi;
+use crate::gpu::error::GpuError;
+
+/// Rows of a slice, whose sites have 32-bit numbers.
+const ROWS: u32 = abi::SLICE_ROWS as u32;
+
+/// Rows sorted by class. Rows that a slice does not have are left out.
+#[derive(Debug)]
+pub(super) struct SortedRows {
+    rows: u32,
+    /// For each site the row, or [`abi::NO_ROW`]; whole slices, as they were begun.
+    sites: Vec<u32>,
+    /// The class of each slice.
+    classes: Vec<u32>,
+    /// The slices in the order of their classes, once that was asked for.
+    slices: Vec<u32>,
+    /// For each class the site of its next row; a multiple of a slice's where it needs another slice.
+    next: Vec<u32>,
+}
+
+/// Where the weights of slices are in a table, as words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TablePlaces {
+    pub(super) pairs: [usize; 2],
+    pub(super) singles: usize,
+}
+
+impl SortedRows {
+    /// No rows of so many classes.
+    pub(super) fn new(classes: usize) -> Self {
+        Self {
+            rows: 0,
+            sites: vec![],
+            classes: vec![],
+            slices: vec![],
+            next: vec![0; classes],
+        }
+    }
+
+    /// Adds rows of these classes, which follow those that are there. Their sites have 32-bit numbers, as each class and each row begins one slice at
+    /// most beside the full ones.
+    ///
+    /// # Errors
+    /// If there is no such class.
+    pub(super) fn add(&mut self, classes: &[u32]) -> Result<(), GpuError> {
+        for class in classes {
+            let Some(next) = self.next.get_mut(*class as usize) else {
+                return Err(format!("a row of class {class} has no weight").into());
+            };
+            if next.is_multiple_of(ROWS) {
+                *next = self.sites.len() as u32;
+                self.sites
+                    .resize(self.sites.len() + abi::SLICE_ROWS, abi::NO_ROW);
+                self.classes.push(*class);
+            }
+            if let Some(site) = self.sites.get_mut(*next as usize) {
+                *site = self.rows;
+            }
+            *next += 1;
+            self.rows += 1;
+        }
+        Ok(())
+    }
+
+    /// Forgets all rows. Memory is kept, since new pages take longer than sorting.
+    pub(super) fn clear(&mut self) {
+        self.rows = 0;
+        self.sites.clear();
+        self.classes.clear();
+        self.slices.clear();
+        self.next.fill(0);
+    }
+
+    /// Puts the slices into the order of their classes; returns their number.
+    pub(super) fn sort(&mut self) -> usize {
+        let classes = &self.classes;
+        self.slices.clear();
+        self.slices.extend(0..classes.len() as u32);
+        self.slices
+            .sort_by_key(|slice| classes.get(*slice as usize).copied());
+        self.slices.len()
+    }
+
+    /// The rows of some slices, by their place in that order.
+    pub(super) fn order(&self, slices: Range<usize>) -> Vec<u32> {
+        let mut order = Vec::with_capacity(slices.len() * abi::SLICE_ROWS);
+        for slice in self.slices.get(slices).unwrap_or_default() {
+            let first = *slice as usize * abi::SLICE_ROWS;
+            let rows = self.sites.get(first..first + abi::SLICE_ROWS);
+            order.extend_from_slice(rows.unwrap_or_default());
+        }
+        order
+    }
+
+    /// Appends the weights of some slices, as kernels read them, as if there were `most` slices.
+    pub(super) fn tables(
+        &self,
+        slices: Range<usize>,
+        weights: &[ClassWeights],
+        most: usize,
+        table: &mut Vec<u64>,
+    ) -> TablePlaces {
+        let slices = self.slices.get(slices).unwrap_or_default();
+        let of_slice = |slice: &u32| {
+            let class = self.classes.get(*slice as usize);
+            let weights = class.and_then(|class| weights.get(*class as usize));
+            weights.copied().unwrap_or_default()
+        };
+        let mut pairs = [0; 2];
+        for (set, place) in pairs.iter_mut().enumerate() {
+            *place = table.len();
+            table.extend(slices.iter().map(|slice| of_slice(slice).pairs[set]));
+            table.resize(*place + most, 0);
+        }
+        let singles = table.len();
+        table.extend(slices.iter().flat_map(|slice| of_slice(slice).singles));
+        table.resize(singles + 2 * most, 0);
+        TablePlaces { pairs, singles }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_have_rows_of_one_class() {
+        let weights = |class: u64| ClassWeights {
+            pairs: [class, 7],
+            singles: [10 + class, 20 + class],
+        };
+        let all: Vec<_> = (0..5).map(weights).collect();
+        let mut sorted = SortedRows::new(all.len());
+        for repeat in 0..2 {
+            let classes: Vec<u32> = (repeat..2000 + repeat)
+                .map(|row| [1, 4, 4, 2][row as usize % 4])
+                .collect();
+            for some in classes.chunks(33) {
+                sorted.add(some).unwrap();
+            }
+            // 500, 500 and 1,000 rows.
+            assert_eq!(sorted.sort(), 2 + 2 + 4);
+            let mut seen = vec![0; classes.len()];
+            for slice in 0..8 {
+                let class = [1, 1, 2, 2, 4, 4, 4, 4][slice];
+                let rows = sorted.order(slice..slice + 1);
+                assert_eq!(rows.len(), abi::SLICE_ROWS);
+                for row in rows.iter().filter(|row| **row != abi::NO_ROW) {
+                    assert_eq!(classes[*row as usize], class);
+                    seen[*row as usize] += 1;
+                }
+            }
+            assert!(seen.iter().all(|times| *times == 1));
+            if repeat == 0 {
+                let mut table = vec![];
+                let places = sorted.tables(1..4, &all, 4, &mut table);
+                assert_eq!((places.pairs, places.singles), ([0, 4], 8));
+                assert_eq!(table[..8], [1, 2, 2, 0, 7, 7, 7, 0]);
+                assert_eq!(table[8..], [11, 21, 12, 22, 12, 22, 0, 0]);
+            }
+            sorted.clear();
+            assert_eq!(sorted.sort(), 0);
+        }
+        assert!(sorted.add(&[5]).is_err());
+    }
+}
