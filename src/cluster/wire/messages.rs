@@ -208,7 +208,7 @@ pub struct MaskContig {
 /// An operator.
 #[derive(Clone, PartialEq, Message)]
 pub struct Node {
-    #[prost(oneof = "NodeKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
+    #[prost(oneof = "NodeKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     pub kind: Option<NodeKind>,
 }
 

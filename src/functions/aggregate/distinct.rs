@@ -1,27 +1,11 @@
-//! [`refused_distinct`]: the error of a statistic that is called with DISTINCT.
+//! The errors of statistics that are called with DISTINCT.
 //!
-//! Planning asks for it, because DataFusion makes a GROUP BY of DISTINCT where all aggregates have the same argument; the aggregate then does not
-//! see it. Accumulators return it in sessions that lack the planning rules.
+//! Planning returns them, because DataFusion makes a GROUP BY of DISTINCT where all aggregates have the same argument; the aggregate then does not
+//! see it. Accumulators return them in sessions that lack the planning rules.
 
 use datafusion::common::{DataFusionError, plan_datafusion_err};
-use datafusion::logical_expr::AggregateUDF;
 
-use super::numbers::NumbersDefinition;
-use super::{aggregate_arguments, exact_sum, jackknife};
 use crate::functions::site_argument::SiteArgument;
-
-/// The error of `func` with DISTINCT; `None` for a function that is not of this crate, or not added by [`super::extend`].
-pub fn refused_distinct(func: &AggregateUDF) -> Option<DataFusionError> {
-    let name = func.name();
-    let of_numbers = [
-        exact_sum::ExactSum::NAME,
-        jackknife::JackknifeAggregate::NAME,
-    ];
-    if of_numbers.contains(&name) {
-        return Some(refused_by_numbers(name));
-    }
-    aggregate_arguments(func).map(|arguments| refused_by_sites(name, arguments.of))
-}
 
 /// The error of a statistic of sites.
 pub(super) fn refused_by_sites(name: &str, argument: SiteArgument) -> DataFusionError {

@@ -127,10 +127,11 @@ mod value_size;
 
 use std::sync::Arc;
 
+use datafusion::common::DataFusionError;
 use datafusion::logical_expr::{Accumulator, AggregateUDF};
 
 use self::definition::Definition;
-use self::numbers::NumbersAggregate;
+use self::numbers::{NumbersAggregate, NumbersDefinition};
 use self::planes_udaf::{PlanesAggregate, PlanesDefinition};
 use self::udaf::CountsAggregate;
 use super::site_argument::{SiteArgument, SiteArguments};
@@ -141,7 +142,6 @@ pub(crate) use marked_rows::{MarkedRows, of_rows};
 pub(crate) use pair_feed::PairFeed;
 
 pub use self::cell_statistic::{CellStatistic, aggregate_of_cells};
-pub use self::distinct::refused_distinct;
 pub use self::extend::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use self::filtered_value::{filtered_value, growing_values, grows};
 pub use self::frame_memory::{COPIES_OF_VALUES, with_frame_memory};
@@ -156,6 +156,19 @@ pub use self::value_size::{pairs_size, planes_size, value_size};
 /// [`aggregate_of_cells`]; `None` for any other.
 pub fn aggregate_arguments(func: &AggregateUDF) -> Option<SiteArguments> {
     added::site_arguments(func).or_else(|| site_arguments(func.name()))
+}
+
+/// The error of `func` with DISTINCT; `None` for a function that is not of this crate, nor one that another crate made as above.
+pub fn refused_distinct(func: &AggregateUDF) -> Option<DataFusionError> {
+    let name = func.name();
+    let of_numbers = [
+        exact_sum::ExactSum::NAME,
+        jackknife::JackknifeAggregate::NAME,
+    ];
+    if of_numbers.contains(&name) {
+        return Some(distinct::refused_by_numbers(name));
+    }
+    aggregate_arguments(func).map(|arguments| distinct::refused_by_sites(name, arguments.of))
 }
 
 /// Registers the aggregates over counts, one line each.
