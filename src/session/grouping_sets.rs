@@ -1,9 +1,9 @@
-//! [`GroupingSetsInputExec`], below an aggregation over grouping sets, of whose keys DataFusion 55 believes too much, and the rule that adds it.
+//! [`GroupingSetsInputExec`], which hides from an aggregation over grouping sets what is known of its input, and the rule that adds it.
 //!
-//! CUBE, ROLLUP and GROUPING SETS replace keys by NULL. `AggregateExec` nevertheless takes from its input which keys are constant (`WHERE
+//! CUBE, ROLLUP and GROUPING SETS replace keys by NULL. DataFusion 55's `AggregateExec` still takes from its input which keys are constant (`WHERE
 //! variant_contig = '1'`), sorted, equal, or the same within a partition. Groups are then returned before all of their rows were read, and ORDER BY
-//! leaves such a key out. So nothing is known of the rows of this operator, which it passes on. The rule runs before DataFusion's own, which
-//! use what is known of rows.
+//! leaves such a key out. This operator passes rows on without equivalences, order or partitioning. The rule runs before DataFusion's own, which
+//! use these.
 
 use std::fmt;
 use std::sync::Arc;

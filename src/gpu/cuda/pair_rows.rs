@@ -52,7 +52,7 @@ pub(super) struct RowBuffer {
     row_words: usize,
     /// Rows in it.
     filled: usize,
-    /// They by class, if they have classes.
+    /// The rows by class, if they have classes.
     sorted: Option<SortedRows>,
     /// Page-locked memory that is neither full nor being filled.
     staged: Vec<StagedRows>,
@@ -94,7 +94,7 @@ impl RowBuffer {
         std::mem::take(&mut self.filled)
     }
 
-    /// Its rows by class, if they have classes. Those that were there before it was cleared are to be cleared, too.
+    /// Its rows by class, if they have classes. [`take`](Self::take) does not clear them.
     pub(super) fn sorted(&mut self) -> Option<&mut SortedRows> {
         self.sorted.as_mut()
     }

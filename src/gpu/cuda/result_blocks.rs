@@ -5,10 +5,13 @@
 
 use std::ops::Range;
 
-use cudarc::driver::{DriverError, sys};
+use cudarc::driver::{DriverError, result, sys};
 
 /// Bytes that take no longer to copy than a call of the driver.
 const CALL_BYTES: usize = 64 << 10;
+
+/// The driver refuses rows that are farther apart.
+const MOST_APART: usize = i32::MAX as usize;
 
 /// Ranges of bytes that are copied by one call: `rows` of `width` bytes, `stride` apart.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +28,7 @@ impl Block {
     }
 }
 
-/// Blocks that have all bytes of some ranges, which are within `all` bytes. Ranges as far apart as each other are in one, unless that has many more bytes.
+/// Blocks that have all bytes of some ranges, which are within `all` bytes. Ranges at equal distances are in one block, unless that has many more bytes.
 pub(super) fn blocks(ranges: impl Iterator<Item = Range<usize>>, all: usize) -> Vec<Block> {
     let mut blocks: Vec<Block> = vec![];
     // Bytes of the ranges of the last block.
@@ -43,6 +46,7 @@ pub(super) fn blocks(ranges: impl Iterator<Item = Range<usize>>, all: usize) -> 
             let more = (joined.width * joined.rows).saturating_sub(wanted + range.len());
             if (last.rows == 1 || last.stride == apart)
                 && joined.width <= apart
+                && apart <= MOST_APART
                 && more <= joined.rows * CALL_BYTES
                 && joined.end() <= all
             {
@@ -75,12 +79,17 @@ pub(super) unsafe fn copy_block(
     let Some(to) = to.get_mut(block.first..block.end()) else {
         return Err(DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE));
     };
+    let from = from + block.first as u64;
+    if block.rows == 1 {
+        // SAFETY: as the caller says; all bytes are within `to`.
+        return unsafe { result::memcpy_dtoh_async(to, from, stream) };
+    }
     let copy = sys::CUDA_MEMCPY2D {
         srcXInBytes: 0,
         srcY: 0,
         srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
         srcHost: std::ptr::null(),
-        srcDevice: from + block.first as u64,
+        srcDevice: from,
         srcArray: std::ptr::null_mut(),
         srcPitch: block.stride,
         dstXInBytes: 0,
