@@ -14,6 +14,8 @@ PGEN files that were converted before. All take turns in each round, and medians
   haplotypes  haplotype_pairs, and a loop over the words of two haplotypes that counts the bits that differ (cc -O3 -march=native)
   grm         grm, and --make-rel; and numpy's products (OpenBLAS) of standardised dosages in blocks, which plink2 has where it is built with OpenBLAS
   pca         pca of 10 components, and --pca 10
+  local       two components of the covariance in each window of 1,000 sites, and numpy's eigenvectors of the products of a window's rows, of which there are
+              fewer than individuals
   prune       vcz_ld_prune of 1,000 sites and an r² of 0.2, and --indep-pairwise 1000 1 0.2: no pair is above it, so every pair is compared
   r2          mean_r2_genotypes of 2,000 sites, and scikit-allel's rogers_huff_r
   decay       ld_decay of 1,000 sites in ten bins: no peer, in pairs a second
@@ -49,6 +51,7 @@ AGGREGATE = f"SELECT count(*) AS n FROM (SELECT unnest(sample_pairs(call_genotyp
 HAPLOTYPES = "SELECT sum(p['differences']) AS n FROM (SELECT unnest(haplotype_pairs(call_genotype)) AS p FROM t)"
 GRM = "SELECT count(*) AS n FROM (SELECT unnest(grm(call_genotype)) AS p FROM t) WHERE p['gcta'] > 0.1 AND p['sample1'] <> p['sample2']"
 PCA = "SELECT pca(call_genotype, 10)['eigenvalues'] AS n FROM t"
+LOCAL = "pca(call_genotype, 2, 'covariance')"
 BASES = (WINDOW - 1) * SPACING
 PRUNE = f"SELECT count(*) AS n FROM vcz_ld_prune('t', {BASES}, 0.2)"
 R2 = f"SELECT mean_r2_genotypes(call_genotype) AS n FROM t WHERE variant_position <= {2_000 * SPACING}"
@@ -293,6 +296,29 @@ class Bench:
         (mine,) = self.times(lambda: vcz.seconds(PCA))
         self.add("pca", mine, "plink2 with its BLAS", peer, None)
 
+    def numpy_local(self, store):
+        """Seconds, and the two largest eigenvalues of each window."""
+        dosages = [block.sum(axis=2, dtype=np.int8) for block in blocks(store)]
+        dosages = np.concatenate(dosages).reshape(-1, WINDOW, SAMPLES)
+        start, found = time.perf_counter(), []
+        for window in dosages:
+            z = window - window.mean(axis=1, keepdims=True)
+            z -= z.mean(axis=0)
+            values, vectors = np.linalg.eigh(z @ z.T)
+            components = z.T @ vectors[:, -2:]
+            found.append(values[:-3:-1] / (WINDOW - 1))
+            components /= np.linalg.norm(components, axis=0)
+        return time.perf_counter() - start, np.array(found)
+
+    def local(self):
+        vcz = self.vcz("unlinked")
+        windows = f"SELECT genome_bin(variant_position, {WINDOW * SPACING}) AS w, {LOCAL} AS p FROM t GROUP BY 1"
+        ours = vcz.column(f"SELECT p['eigenvalues'][1], p['eigenvalues'][2] FROM ({windows}) ORDER BY w", self.args.work)
+        peer, theirs = self.numpy_local(vcz.store)
+        self.check("local", np.allclose(ours, theirs, rtol=1e-9), np.abs(ours / theirs - 1).max())
+        (mine,) = self.times(lambda: vcz.seconds(f"SELECT sum(p['trace']) FROM ({windows})"))
+        self.add("local", mine, "numpy with OpenBLAS", peer, None)
+
     def prune(self):
         if not self.plink2:
             return self.skipped("prune", "plink2")
@@ -338,7 +364,7 @@ class Bench:
             self.add(f"{question}, {cores} partitions", mine, "one partition", one, None)
 
 
-QUESTIONS = ["king", "sample_pairs", "haplotypes", "grm", "pca", "prune", "r2", "decay", "threads"]
+QUESTIONS = ["king", "sample_pairs", "haplotypes", "grm", "pca", "local", "prune", "r2", "decay", "threads"]
 
 
 def main():

@@ -39,6 +39,14 @@ impl<'a> Workers<'a> {
         Self { threads, stopped }
     }
 
+    /// Those of the threads that are not more than `most`.
+    pub(crate) fn at_most(&self, most: usize) -> Self {
+        Self {
+            threads: self.threads.min(most),
+            ..*self
+        }
+    }
+
     /// Number of threads, at least 1.
     pub(crate) fn threads(&self) -> usize {
         self.threads.max(1)

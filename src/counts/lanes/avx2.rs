@@ -201,6 +201,16 @@ impl Lanes for Avx2 {
         }
     }
     #[inline(always)]
+    fn add_products(self, sum: [__m256d; 2], a: [__m256d; 2], b: [__m256d; 2]) -> [__m256d; 2] {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            [
+                _mm256_add_pd(sum[0], _mm256_mul_pd(a[0], b[0])),
+                _mm256_add_pd(sum[1], _mm256_mul_pd(a[1], b[1])),
+            ]
+        }
+    }
+    #[inline(always)]
     fn each(self, a: [__m256d; 2]) -> [f64; 8] {
         let mut each = [0.0; 8];
         // SAFETY: `each` has room for both halves.

@@ -3,6 +3,7 @@
 //! * [`SiteRows`]: rows that are kept. [`Shape`]: the individuals of a population and the copies of their calls.
 //! * [`PairMatrix`]: what rows are added to once there are many: [`HaplotypePairs`], [`IndividualPairs`] and [`Relationship`].
 //! * `rare`: rows of which few units carry an allele, for all of them. `read_rows`: rows as the last of them adds them.
+//! * [`CentredRows`]: a few rows less their means, for products with a matrix that is not made.
 //! * `triangle`: parts of all pairs, which several threads add to. `transposed`: the bits of rows by copy. `products`: counts over all pairs, with the host's best instruction set.
 //!   `gemm`: exact sums of products of whole numbers.
 //! * [`PairDevice`]: the trait of devices; `on_device`: counts that they keep; `device_haplotypes`, `device_individuals`,
@@ -11,6 +12,7 @@
 //! Invariant: everything is an integer, so rows and matrices may be added in any order.
 
 mod any_calls;
+mod centred_rows;
 mod corrections;
 mod device_haplotypes;
 mod device_individuals;
@@ -41,6 +43,7 @@ mod device_tests;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use centred_rows::{CentredRow, CentredRows};
 pub(crate) use haplotypes::HaplotypePairs;
 pub(crate) use individuals::{IndividualPair, IndividualPairs};
 pub(crate) use matrix::{PairMatrix, Shape, Words};

@@ -92,7 +92,7 @@ impl PairValue for Relationships {
 
     fn column<'a>(
         &self,
-        groups: impl ExactSizeIterator<Item = Group<'a, Relationship>>,
+        groups: impl ExactSizeIterator<Item = Group<'a, Self>>,
     ) -> Result<ArrayRef> {
         let (number, samples) = (groups.len(), self.ids.len());
         let total = self.pairs().saturating_mul(number);
@@ -107,7 +107,7 @@ impl PairValue for Relationships {
             .zip(vanraden.setters(lens()));
         let mut columns = columns.zip(sites.setters(lens()));
         for group in groups {
-            let group = group?;
+            let group = group.counts()?;
             let rows = (0..samples).zip(columns.by_ref());
             let mut rows = rows.map(|(i, ((gcta, vanraden), sites))| Row {
                 i,

@@ -42,7 +42,7 @@ impl PairValue for PairsOfCopies {
 
     fn column<'a>(
         &self,
-        groups: impl ExactSizeIterator<Item = Group<'a, HaplotypePairs>>,
+        groups: impl ExactSizeIterator<Item = Group<'a, Self>>,
     ) -> Result<ArrayRef> {
         let number = groups.len();
         let pairs = pairs_of(self.copies);
@@ -52,7 +52,7 @@ impl PairValue for PairsOfCopies {
             .iter_mut()
             .for_each(|column| column.reserve_exact(total));
         for group in groups {
-            let group = group?;
+            let group = group.counts()?;
             for (i, j) in each_pair(self.copies) {
                 // There are fewer than 2^63 copies and sites.
                 let (sites, differences) = group.pair(i, j);

@@ -44,10 +44,10 @@ pub(crate) trait PairValue: Debug + Send + Sync + 'static {
     /// The counts.
     type Matrix: PairMatrix;
 
-    /// The values of groups, one row each. A matrix may be computed on demand, and is dropped before the next.
+    /// The values of groups, one row each.
     fn column<'a>(
         &self,
-        groups: impl ExactSizeIterator<Item = Group<'a, Self::Matrix>>,
+        groups: impl ExactSizeIterator<Item = Group<'a, Self>>,
     ) -> Result<ArrayRef>
     where
         Self: Sized;
@@ -61,8 +61,32 @@ pub(crate) trait PairValue: Debug + Send + Sync + 'static {
     fn size(&self) -> usize;
 }
 
-/// The counts of a group.
-pub(crate) type Group<'a, M> = Result<Cow<'a, M>>;
+/// A group of which a value is computed.
+#[derive(Debug)]
+pub(crate) struct Group<'a, V: PairValue> {
+    statistic: &'a PairsOf<V>,
+    state: &'a PairState<V::Matrix>,
+}
+
+impl<'a, V: PairValue> Group<'a, V> {
+    /// The counts of its rows, which may be computed now. They take much memory, so no group should keep them while those of the next are
+    /// computed.
+    pub(crate) fn counts(&self) -> Result<Cow<'a, V::Matrix>> {
+        self.statistic.counts(self.state)
+    }
+
+    /// Bytes of counts, for which there is room.
+    pub(crate) fn matrix_bytes(&self) -> usize {
+        self.statistic.matrix_bytes()
+    }
+
+    /// Its rows, if they were too few to be added to a matrix. That depends on all rows of the group alone, not on how they came.
+    pub(crate) fn few_rows(&self) -> Option<&'a SiteRows> {
+        let rows = &self.state.rows;
+        let is_few = size_of_val(rows.words()) < self.statistic.matrix_bytes();
+        (self.state.matrix.is_none() && is_few).then_some(rows)
+    }
+}
 
 /// The state of one group.
 #[derive(Clone, Debug)]
@@ -205,7 +229,7 @@ impl<V: PairValue> PairsOf<V> {
     }
 
     /// The counts of all rows of a state.
-    fn counts<'a>(&self, state: &'a PairState<V::Matrix>) -> Group<'a, V::Matrix> {
+    fn counts<'a>(&self, state: &'a PairState<V::Matrix>) -> Result<Cow<'a, V::Matrix>> {
         let mut counts = match &state.matrix {
             Some(matrix) if state.rows.len() == 0 => return Ok(Cow::Borrowed(matrix)),
             Some(matrix) => V::Matrix::clone(matrix),
@@ -409,8 +433,11 @@ impl<V: PairValue> Statistic for PairsOf<V> {
 
     fn evaluate(&mut self, states: &[Self::State]) -> Result<ArrayRef> {
         self.check_groups(states.len())?;
-        self.value
-            .column(states.iter().map(|state| self.counts(state)))
+        let groups = states.iter().map(|state| Group {
+            statistic: self,
+            state,
+        });
+        self.value.column(groups)
     }
 
     fn check_groups(&self, groups: usize) -> Result<()> {

@@ -14,10 +14,13 @@ use super::count_errors::counted;
 use super::pair_names::all_names;
 use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
-use crate::counts::Workers;
-use crate::counts::pairs::{Forms, Relationship};
+use crate::counts::pairs::{CentredRows, Forms, Relationship, Shape, SiteRows};
+use crate::counts::{CountError, Workers};
 use crate::functions::interrupt;
 use crate::functions::numeric::eigen::largest_eigenpairs;
+use crate::functions::numeric::krylov::{MOST_VALUES, bytes_of, largest_of};
+use crate::functions::numeric::lines::LowerTriangle;
+use crate::functions::numeric::local_relationship::LocalRelationship;
 
 /// `pca`.
 #[derive(Debug)]
@@ -27,6 +30,7 @@ pub(crate) struct Pca;
 #[derive(Debug)]
 pub(crate) struct Components {
     ids: Vec<String>,
+    shape: Shape,
     count: usize,
     forms: Forms,
 }
@@ -41,6 +45,12 @@ struct Found {
 const NAME: &str = "pca";
 /// Rows of the matrix that a thread fills at a time.
 const ROWS: usize = 16;
+/// Fewer individuals than that have a small matrix.
+const FEWEST_SAMPLES: usize = 128;
+/// The most rows of a matrix that is only multiplied by vectors, for each individual.
+const MOST_ROWS: usize = 2;
+/// Steps for a word of 64 copies in the products of a few rows with vectors, some dozen times.
+const STEPS_OF_WORD: usize = 256;
 /// Scaling by 1 / √(2p(1 − p)).
 const PATTERSON: &str = "patterson";
 /// Centring alone.
@@ -84,43 +94,76 @@ fn lists(numbers: Vec<f64>, len: usize, count: usize) -> Result<ArrayRef> {
     )?))
 }
 
+/// The most bytes for a group of so many words of rows without its matrix: the individuals in lists, four bytes each, and the vectors.
+fn scratch(samples: usize, words: usize) -> usize {
+    let lists = words.saturating_mul(u64::BITS as usize / 2 * size_of::<u32>());
+    lists.saturating_add(bytes_of(samples))
+}
+
 impl Components {
+    /// The components of a group of few rows, without its matrix, if they are found so; `None` within if they are not defined.
+    fn of_rows(
+        &self,
+        rows: &SiteRows,
+        workers: &Workers<'_>,
+    ) -> Result<Option<Option<Found>>, CountError> {
+        let samples = self.ids.len();
+        let is_large = rows.len() > MOST_ROWS.saturating_mul(samples);
+        if samples < FEWEST_SAMPLES || is_large || self.count > MOST_VALUES {
+            return Ok(None);
+        }
+        let Some(rows) = CentredRows::try_new(rows, self.shape, self.forms)? else {
+            return Ok(None);
+        };
+        let matrix = match self.forms {
+            Forms::Covariance => LocalRelationship::covariance(&rows),
+            _ => LocalRelationship::mean(&rows),
+        };
+        let Some(matrix) = matrix else {
+            return Ok(Some(None));
+        };
+        let Some(pairs) = largest_of(&matrix, self.count, workers)? else {
+            return Ok(None);
+        };
+        let (values, vectors) = pairs.into_iter().unzip();
+        Ok(Some(Some(Found {
+            values,
+            trace: matrix.trace(),
+            vectors,
+        })))
+    }
+
     /// The components; `None` if the matrix is not defined.
     fn of(&self, group: &Relationship) -> Result<Option<Found>> {
         let samples = self.ids.len();
         if group.rows() == 0 {
             return Ok(None);
         }
-        let mut matrix = vec![0.0; samples * samples];
         let is_undefined = AtomicBool::new(false);
-        let fill = |workers: &Workers<'_>| {
-            let parts = matrix.chunks_mut(samples.saturating_mul(ROWS).max(1));
-            let parts = parts.zip((0..).step_by(ROWS));
-            workers.each(parts, |(part, first)| {
-                // The sums of a column of the triangle are next to each other, so they are read column by column.
-                let end = samples.min(first + ROWS);
-                for j in 0..end {
-                    for i in first.max(j)..end {
-                        let covariance = match self.forms {
-                            Forms::Covariance => group.covariance(j, i),
-                            _ => Some(group.gcta_over_rows(j, i)),
-                        };
-                        match covariance {
-                            Some(covariance) => part[(i - first) * samples + j] = covariance,
-                            None => is_undefined.store(true, Ordering::Relaxed),
-                        }
-                    }
-                }
-                Ok(())
+        let of = |i: usize, j: usize| {
+            let covariance = match self.forms {
+                Forms::Covariance => group.covariance(j, i),
+                _ => Some(group.gcta_over_rows(j, i)),
+            };
+            covariance.unwrap_or_else(|| {
+                is_undefined.store(true, Ordering::Relaxed);
+                0.0
             })
         };
-        counted(NAME, interrupt::with_workers(fill))?;
+        let fill = |workers: &Workers<'_>| {
+            LowerTriangle::try_new(samples, ROWS, |rows| {
+                workers.each(rows, |rows| {
+                    rows.set(of);
+                    Ok(())
+                })
+            })
+        };
+        let mut matrix = counted(NAME, interrupt::with_workers(fill))?;
         if is_undefined.into_inner() {
             return Ok(None);
         }
-        let trace = (0..samples).map(|i| matrix[i * samples + i]).sum();
-        let mut find =
-            |workers: &Workers<'_>| largest_eigenpairs(&mut matrix, samples, self.count, workers);
+        let trace = matrix.trace();
+        let mut find = |workers: &Workers<'_>| largest_eigenpairs(&mut matrix, self.count, workers);
         let pairs = interrupt::long(samples.saturating_pow(3), || {
             interrupt::with_workers(&mut find)
         });
@@ -140,7 +183,7 @@ impl PairValue for Components {
 
     fn column<'a>(
         &self,
-        groups: impl ExactSizeIterator<Item = Group<'a, Relationship>>,
+        groups: impl ExactSizeIterator<Item = Group<'a, Self>>,
     ) -> Result<ArrayRef> {
         let (number, samples) = (groups.len(), self.ids.len());
         if number == 0 {
@@ -148,8 +191,34 @@ impl PairValue for Components {
         }
         let mut valid = Vec::with_capacity(number);
         let (mut values, mut traces, mut components) = (vec![], vec![], vec![]);
-        for group in groups {
-            let found = self.of(group?.as_ref())?;
+        let groups: Vec<_> = groups.collect();
+        let mut of_rows: Vec<_> = groups.iter().map(|_| None).collect();
+        let words = groups.iter().filter_map(Group::few_rows);
+        let words: Vec<usize> = words.map(|rows| rows.words().len()).collect();
+        let mut find = |workers: &Workers<'_>| {
+            // Many groups have one thread each, as long as all take no more memory than a matrix, for which there is room.
+            let memory = groups.first().map_or(0, Group::matrix_bytes);
+            let most = words
+                .iter()
+                .max()
+                .map_or(0, |words| scratch(samples, *words));
+            let workers = workers.at_most(memory / most.max(1));
+            let alone = workers.at_most(1);
+            workers.each(groups.iter().zip(&mut of_rows), |(group, found)| {
+                if let Some(rows) = group.few_rows() {
+                    *found = self.of_rows(rows, &alone)?;
+                }
+                Ok(())
+            })
+        };
+        let steps = words.iter().sum::<usize>().saturating_mul(STEPS_OF_WORD);
+        let found = interrupt::long(steps, || interrupt::with_workers(&mut find));
+        counted(NAME, found)?;
+        for (group, of_rows) in groups.into_iter().zip(of_rows) {
+            let found = match of_rows {
+                Some(found) => found,
+                None => self.of(group.counts()?.as_ref())?,
+            };
             valid.push(found.is_some());
             let found = found.unwrap_or_else(|| Found {
                 values: vec![0.0; self.count],
@@ -269,7 +338,16 @@ impl PlanesDefinition for Pca {
         let (shape, ids) = population.individuals(NAME)?;
         let (count, forms) = arguments(&population.others, ids.len())?;
         check_pairs(NAME, "samples", ids.len(), 1, None)?;
-        Ok(PairsOf::new(shape, forms, Components { ids, count, forms }))
+        Ok(PairsOf::new(
+            shape,
+            forms,
+            Components {
+                ids,
+                shape,
+                count,
+                forms,
+            },
+        ))
     }
 
     fn sliding(statistic: Self::Statistic) -> Box<dyn Accumulator> {

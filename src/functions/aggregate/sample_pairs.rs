@@ -80,14 +80,14 @@ impl PairValue for PairsOfSamples {
 
     fn column<'a>(
         &self,
-        groups: impl ExactSizeIterator<Item = Group<'a, IndividualPairs>>,
+        groups: impl ExactSizeIterator<Item = Group<'a, Self>>,
     ) -> Result<ArrayRef> {
         let number = groups.len();
         let pairs = pairs_of(self.ids.len());
         let total = pairs.saturating_mul(number);
         let (mut counts, mut distances) = (vec![vec![]; COUNTS.len()], vec![]);
         for group in groups {
-            let group = group?;
+            let group = group.counts()?;
             let of_pair = |pair: &IndividualPair| COUNTS.map(|(_, count)| count(pair));
             // A pair takes some ten nanoseconds.
             let read = interrupt::long(pairs.saturating_mul(16), || {

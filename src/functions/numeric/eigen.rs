@@ -3,39 +3,47 @@
 //! Householder's tridiagonalisation, bisection by Sturm sequences, inverse iteration and back transformation (Golub and Van Loan, Matrix
 //! Computations, 8.3 and 8.4; vectors of near eigenvalues are made orthogonal as in LAPACK's dstein). Sums have a fixed order.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::lines::{self, LINE, Line, LowerTriangle};
 use super::tridiagonalise::{Tridiagonal, tridiagonalise};
 use super::vectors::{add_times, dot};
-use crate::counts::{CountError, Workers};
+use crate::counts::{CountError, Job, Lanes, Level, Workers};
 
 /// Steps of inverse iteration.
 const STEPS: usize = 4;
 /// Eigenvalues that differ by less than this part of the largest have their vectors made orthogonal.
 const NEAR: f64 = 1e-3;
+/// Lines of a matrix that a thread takes at a time.
+const LINES: usize = 1 << 12;
 /// Components whose absolute values differ by less than this part count as equal.
 const EQUAL: f64 = 1e-9;
 
 /// An eigenvalue and its eigenvector of length 1, whose largest component (the first of them, if several are as large) is positive.
 pub(crate) type EigenPair = (f64, Vec<f64>);
 
-/// The `count` largest eigenvalues of a symmetric matrix of `n` rows, in descending order, and their vectors. Of the matrix, row by row,
-/// only the lower triangle is read; it is overwritten.
+/// The `count` largest eigenvalues of a symmetric matrix, which is overwritten, in descending order, and their vectors.
 ///
 /// # Errors
 /// [`CountError::Stopped`].
 pub(crate) fn largest_eigenpairs(
-    matrix: &mut [f64],
-    n: usize,
+    matrix: &mut LowerTriangle,
     count: usize,
     workers: &Workers<'_>,
 ) -> Result<Vec<EigenPair>, CountError> {
+    let n = matrix.n();
     let count = count.min(n);
     // A common factor keeps squares in range.
-    let largest = matrix.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+    let largest = largest(matrix, workers)?;
     if largest == 0.0 || !largest.is_finite() {
         return Ok((0..count).map(|at| (0.0, unit(n, at))).collect());
     }
-    matrix.iter_mut().for_each(|x| *x /= largest);
-    let tridiagonal = tridiagonalise(matrix, n, workers)?;
+    workers.each(matrix.lines_mut().chunks_mut(LINES), |lines| {
+        let numbers = lines.iter_mut().flat_map(|line| &mut line.0);
+        numbers.for_each(|x| *x /= largest);
+        Ok(())
+    })?;
+    let tridiagonal = tridiagonalise(matrix, workers)?;
     let values = tridiagonal.largest(count, workers)?;
     let mut vectors: Vec<Vec<f64>> = Vec::with_capacity(count);
     for (at, value) in values.iter().enumerate() {
@@ -43,21 +51,43 @@ pub(crate) fn largest_eigenpairs(
         vectors.push(tridiagonal.vector(*value, at, &values, &vectors));
     }
     workers.each(&mut vectors, |vector| {
-        tridiagonal.transform_back(vector);
-        normalise(vector);
-        orient(vector);
+        Level::detect().run(TransformBack {
+            tridiagonal: &tridiagonal,
+            vector,
+        });
+        finished(vector);
         Ok(())
     })?;
     let values = values.into_iter().map(|value| value * largest);
     Ok(values.zip(vectors).collect())
 }
 
-fn unit(n: usize, at: usize) -> Vec<f64> {
+/// The largest absolute value, not finite if one is not.
+fn largest(matrix: &mut LowerTriangle, workers: &Workers<'_>) -> Result<f64, CountError> {
+    // The bits of numbers that are not negative are in their order.
+    let largest = AtomicU64::new(0);
+    workers.each(matrix.lines_mut().chunks(LINES), |lines| {
+        let numbers = lines.iter().flat_map(|line| &line.0);
+        let bits = numbers.fold(0, |most, x| x.abs().to_bits().max(most));
+        largest.fetch_max(bits, Ordering::Relaxed);
+        Ok(())
+    })?;
+    Ok(f64::from_bits(largest.into_inner()))
+}
+
+/// A unit vector.
+pub(super) fn unit(n: usize, at: usize) -> Vec<f64> {
     let mut vector = vec![0.0; n];
     if let Some(x) = vector.get_mut(at) {
         *x = 1.0;
     }
     vector
+}
+
+/// Makes the length of an eigenvector 1, and its largest component positive.
+pub(super) fn finished(vector: &mut [f64]) {
+    normalise(vector);
+    orient(vector);
 }
 
 fn normalise(vector: &mut [f64]) {
@@ -114,27 +144,25 @@ impl Tridiagonal {
     fn largest(&self, count: usize, workers: &Workers<'_>) -> Result<Vec<f64>, CountError> {
         let bound = self.bound().max(f64::MIN_POSITIVE) * 1.000_001;
         let n = self.n();
-        let mut above = bound;
-        (0..count)
-            .map(|at| {
-                workers.check()?;
-                // `low` has fewer than n − at eigenvalues below it, `high` at least that many.
-                let (mut low, mut high) = (-bound, above);
-                loop {
-                    let middle = low + (high - low) / 2.0;
-                    if middle <= low || middle >= high {
-                        break;
-                    }
-                    if self.below(middle) >= n - at {
-                        high = middle;
-                    } else {
-                        low = middle;
-                    }
+        let mut values = vec![0.0; count];
+        workers.each(values.iter_mut().enumerate(), |(at, value)| {
+            // `low` has fewer than n − at eigenvalues below it, `high` at least that many.
+            let (mut low, mut high) = (-bound, bound);
+            loop {
+                let middle = low + (high - low) / 2.0;
+                if middle <= low || middle >= high {
+                    break;
                 }
-                above = bound;
-                Ok(low)
-            })
-            .collect()
+                if self.below(middle) >= n - at {
+                    high = middle;
+                } else {
+                    low = middle;
+                }
+            }
+            *value = low;
+            Ok(())
+        })?;
+        Ok(values)
     }
 
     /// The eigenvector of eigenvalue `at`, orthogonal to those before it.
@@ -206,20 +234,41 @@ impl Tridiagonal {
             b[at] = (b[at] - first * later(1) - second * later(2)) / diagonal;
         }
     }
+}
 
-    /// The vector of the original matrix that belongs to one of this.
-    fn transform_back(&self, vector: &mut [f64]) {
-        for (factor, v) in self.reflections.iter().rev() {
-            let from = vector.len() - v.len();
-            let part = &mut vector[from..];
-            let overlap = dot(part, v);
-            add_times(part, -factor * overlap, v);
+/// Makes of a vector of the tridiagonal matrix that of the original one.
+struct TransformBack<'a> {
+    tridiagonal: &'a Tridiagonal,
+    vector: &'a mut [f64],
+}
+
+impl Job for TransformBack<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let numbers = self.vector.chunks(LINE).map(|numbers| {
+            let mut line = Line::default();
+            line.0.iter_mut().zip(numbers).for_each(|(to, x)| *to = *x);
+            line
+        });
+        let mut vector: Vec<Line> = numbers.collect();
+        for (k, (factor, v)) in self.tridiagonal.reflections.iter().enumerate().rev() {
+            let from = (k + 1) / LINE;
+            let (part, v) = (&mut vector[from..], &v[from..]);
+            let overlap = lines::dot(lanes, part, v);
+            lines::add_times(lanes, part, -factor * overlap, v);
         }
+        let numbers = vector.iter().flat_map(|line| &line.0);
+        self.vector
+            .iter_mut()
+            .zip(numbers)
+            .for_each(|(to, x)| *to = *x);
     }
 }
 
 /// Component `i` of the first guess of vector `at`: noise that is always the same, in [½, 1).
-fn start(i: usize, at: usize) -> f64 {
+pub(super) fn start(i: usize, at: usize) -> f64 {
     let mut noise = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at as u64) << 32;
     noise = (noise ^ noise >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     noise = (noise ^ noise >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -230,10 +279,23 @@ fn start(i: usize, at: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::functions::numeric::lines::RowsSetter;
+
+    /// The lower triangle of a matrix that is given row by row.
+    fn triangle(matrix: &[f64], n: usize) -> LowerTriangle {
+        let fill = |rows: Vec<RowsSetter<'_>>| {
+            let set = |rows: RowsSetter<'_>| rows.set(|i, j| matrix[i * n + j]);
+            rows.into_iter().for_each(set);
+            Ok(())
+        };
+        LowerTriangle::try_new(n, 3, fill).unwrap()
+    }
 
     fn check(matrix: &[f64], n: usize) {
-        let mut copy = matrix.to_vec();
-        let pairs = largest_eigenpairs(&mut copy, n, n, &Workers::ALONE).unwrap();
+        let mut copy = triangle(matrix, n);
+        let sum: f64 = (0..n).map(|i| matrix[i * n + i]).sum();
+        assert_eq!(copy.trace(), sum);
+        let pairs = largest_eigenpairs(&mut copy, n, &Workers::ALONE).unwrap();
         let norm = matrix.iter().fold(1e-300f64, |most, x| most.max(x.abs())) * n as f64;
         assert_eq!(pairs.len(), n);
         assert!(pairs.is_sorted_by(|a, b| a.0 >= b.0 - 1e-14 * norm));
@@ -291,8 +353,8 @@ mod tests {
         for stop_at in 0..4 * n {
             let calls = std::sync::atomic::AtomicUsize::new(0);
             let stop = || calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= stop_at;
-            let mut matrix = symmetric(n, |i, j| start(i, j) - 0.75);
-            let stopped = largest_eigenpairs(&mut matrix, n, n, &Workers::new(1, &stop));
+            let mut matrix = triangle(&symmetric(n, |i, j| start(i, j) - 0.75), n);
+            let stopped = largest_eigenpairs(&mut matrix, n, &Workers::new(1, &stop));
             assert!(matches!(stopped, Err(CountError::Stopped)));
             assert_eq!(calls.into_inner(), stop_at + 1);
         }
@@ -300,8 +362,8 @@ mod tests {
 
     #[test]
     fn the_largest_component_is_positive() {
-        let mut matrix = vec![2.0, -1.0, -1.0, 2.0];
-        let pairs = largest_eigenpairs(&mut matrix, 2, 1, &Workers::ALONE).unwrap();
+        let mut matrix = triangle(&[2.0, -1.0, -1.0, 2.0], 2);
+        let pairs = largest_eigenpairs(&mut matrix, 1, &Workers::ALONE).unwrap();
         assert!((pairs[0].0 - 3.0).abs() < 1e-14);
         assert!(pairs[0].1[0] > 0.7 && pairs[0].1[1] < -0.7);
     }

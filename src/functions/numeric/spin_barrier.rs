@@ -9,8 +9,22 @@ const SPINS: usize = 200;
 /// A barrier for a number of threads that is set once they are started.
 #[derive(Debug)]
 pub(super) struct SpinBarrier {
+    arriving: Arriving,
+    waiting: Waiting,
+}
+
+/// What threads write when they arrive, not in a cache line that others read meanwhile.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Arriving {
     threads: AtomicUsize,
     arrived: AtomicUsize,
+}
+
+/// What threads read while they wait.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Waiting {
     /// How often all have arrived.
     generation: AtomicUsize,
     /// Whether a thread panicked, so that it will never arrive.
@@ -23,7 +37,7 @@ pub(super) struct Guard<'a>(&'a SpinBarrier);
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.is_broken.store(true, Ordering::Release);
+            self.0.waiting.is_broken.store(true, Ordering::Release);
         }
     }
 }
@@ -32,21 +46,25 @@ impl SpinBarrier {
     /// At which threads wait until their number is set.
     pub(super) fn new() -> Self {
         Self {
-            threads: AtomicUsize::new(usize::MAX),
-            arrived: AtomicUsize::new(0),
-            generation: AtomicUsize::new(0),
-            is_broken: AtomicBool::new(false),
+            arriving: Arriving {
+                threads: AtomicUsize::new(usize::MAX),
+                arrived: AtomicUsize::new(0),
+            },
+            waiting: Waiting {
+                generation: AtomicUsize::new(0),
+                is_broken: AtomicBool::new(false),
+            },
         }
     }
 
     /// Sets the number of threads. The one that does must not have waited before.
     pub(super) fn set_threads(&self, threads: usize) {
-        self.threads.store(threads, Ordering::Release);
+        self.arriving.threads.store(threads, Ordering::Release);
     }
 
     /// The number of threads, once it is set.
     pub(super) fn threads(&self) -> usize {
-        self.threads.load(Ordering::Acquire)
+        self.arriving.threads.load(Ordering::Acquire)
     }
 
     /// For as long as a thread uses the barrier.
@@ -56,14 +74,17 @@ impl SpinBarrier {
 
     /// Waits until all threads have arrived; `false` if one never will.
     pub(super) fn wait(&self) -> bool {
-        let generation = self.generation.load(Ordering::Acquire);
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads.load(Ordering::Acquire) {
-            self.arrived.store(0, Ordering::Relaxed);
-            self.generation.fetch_add(1, Ordering::AcqRel);
+        let Self { arriving, waiting } = self;
+        let generation = waiting.generation.load(Ordering::Acquire);
+        if arriving.arrived.fetch_add(1, Ordering::AcqRel) + 1
+            == arriving.threads.load(Ordering::Acquire)
+        {
+            arriving.arrived.store(0, Ordering::Relaxed);
+            waiting.generation.fetch_add(1, Ordering::AcqRel);
         }
         let mut spins = 0;
-        while self.generation.load(Ordering::Acquire) == generation {
-            if self.is_broken.load(Ordering::Acquire) {
+        while waiting.generation.load(Ordering::Acquire) == generation {
+            if waiting.is_broken.load(Ordering::Acquire) {
                 return false;
             }
             match spins < SPINS {

@@ -2,17 +2,18 @@
 //!
 //! Each pass over the rest of the matrix applies one reflection and multiplies by the next. Rows are divided into [`PARTS`] parts, and the sums
 //! of a part are added to those of the parts before it, by each thread for some columns, so the bits do not depend on the number of threads. Passes are
-//! short, so threads are started once and wait for each other at a [`SpinBarrier`].
+//! short, so threads are started once and wait for each other at a [`SpinBarrier`], twice a pass; what depends on all parts, such as the next
+//! reflection, every thread computes for itself. Columns that are done stay in the vectors, as zeros, so that the lines of all of them match.
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Builder};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
+use super::lines::{LINE, Line, LowerTriangle, add_times, at, at_mut, dot, lines_of, total};
 use super::spin_barrier::SpinBarrier;
-use super::vectors::{add_times, dot};
 use crate::counts::{CountError, Job, Lanes, Level, Workers};
 
 /// Parts of the rows: row i is in part i modulo this.
@@ -26,30 +27,8 @@ pub(super) struct Tridiagonal {
     pub(super) diagonal: Vec<f64>,
     /// Element `i` is beside elements `i` and `i + 1` of the diagonal.
     pub(super) beside: Vec<f64>,
-    /// For each reflection 1 − factor · v vᵀ, the factor and v, whose components are the last ones.
-    pub(super) reflections: Vec<(f64, Vec<f64>)>,
-}
-
-/// What a pass does, from row `column + 1` on.
-#[derive(Debug, Default)]
-struct Pass {
-    column: usize,
-    /// The update −v wᵀ − w vᵀ of the rows from `column` on that is not applied yet.
-    v: Vec<f64>,
-    w: Vec<f64>,
-    /// What the updated rows are multiplied by.
-    next: Vec<f64>,
-    /// Whether there is none: threads end.
-    has_ended: bool,
-}
-
-/// What a pass gives for one part.
-#[derive(Debug)]
-struct Passed {
-    /// The next column of its rows.
-    column: Vec<f64>,
-    /// Its part of the product, from row `column + 1` of the pass on.
-    product: Vec<f64>,
+    /// For each reflection 1 − factor · v vᵀ, the factor and v; those of pass k have zeros up to component k.
+    pub(super) reflections: Vec<(f64, Vec<Line>)>,
 }
 
 /// Numbers that threads write and read in turns, between which they wait for each other.
@@ -60,269 +39,384 @@ impl Numbers {
         Self((0..len).map(|_| AtomicU64::new(0)).collect())
     }
 
-    fn set(&self, first: usize, numbers: &[f64]) {
-        for (to, number) in self.0.iter().skip(first).zip(numbers) {
-            to.store(number.to_bits(), Ordering::Relaxed);
+    #[inline(always)]
+    fn of(&self, range: Range<usize>) -> &[AtomicU64] {
+        self.0.get(range).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    fn get(&self, range: Range<usize>) -> impl Iterator<Item = f64> + '_ {
+        self.of(range).iter().map(get)
+    }
+
+    /// Sets lines from line `first` on.
+    #[inline(always)]
+    fn set_lines(&self, first: usize, lines: &[Line]) {
+        let (to, _) = self
+            .of(first * LINE..(first + lines.len()) * LINE)
+            .as_chunks::<LINE>();
+        for (to, line) in to.iter().zip(lines) {
+            to.iter()
+                .zip(line.0)
+                .for_each(|(to, number)| set(to, number));
         }
     }
 
-    fn get(&self, range: Range<usize>) -> impl Iterator<Item = f64> + '_ {
-        let numbers = self.0.get(range).unwrap_or_default().iter();
-        numbers.map(|number| f64::from_bits(number.load(Ordering::Relaxed)))
+    /// Lines from line `first` on.
+    #[inline(always)]
+    fn lines(&self, first: usize, count: usize) -> impl Iterator<Item = Line> + '_ {
+        let (lines, _) = self
+            .of(first * LINE..(first + count) * LINE)
+            .as_chunks::<LINE>();
+        lines.iter().map(|numbers| {
+            let mut line = Line::default();
+            line.0
+                .iter_mut()
+                .zip(numbers)
+                .for_each(|(to, number)| *to = get(number));
+            line
+        })
     }
 }
 
-/// The products of a pass.
-struct Products {
-    n: usize,
-    /// That of each part, one after the other.
-    of_parts: Numbers,
-    /// Their sum.
-    sum: Numbers,
+#[inline(always)]
+fn get(number: &AtomicU64) -> f64 {
+    f64::from_bits(number.load(Ordering::Relaxed))
 }
 
-impl Products {
+#[inline(always)]
+fn set(to: &AtomicU64, number: f64) {
+    to.store(number.to_bits(), Ordering::Relaxed);
+}
+
+/// What threads tell each other.
+struct Shared {
+    n: usize,
+    /// The next column of the rows of each part, one part after the other: of the passes with even and with odd numbers, since a thread may begin
+    /// a pass while others read the columns of the one before.
+    columns: [Numbers; 2],
+    /// The product of the rest of the matrix, of each part, one part after the other.
+    of_parts: Numbers,
+    /// The sum of these.
+    product: Numbers,
+    barrier: SpinBarrier,
+    is_stopped: AtomicBool,
+}
+
+impl Shared {
     fn new(n: usize) -> Self {
+        let columns = || Numbers::new(n.div_ceil(PARTS).saturating_mul(PARTS));
+        let numbers = lines_of(n).saturating_mul(LINE);
         Self {
             n,
-            of_parts: Numbers::new(n.saturating_mul(PARTS)),
-            sum: Numbers::new(n),
+            columns: [columns(), columns()],
+            of_parts: Numbers::new(numbers.saturating_mul(PARTS)),
+            product: Numbers::new(numbers),
+            barrier: SpinBarrier::new(),
+            is_stopped: AtomicBool::new(false),
         }
     }
 
-    /// Adds up the parts of the columns of one of `threads` threads, of `len` columns.
-    fn add_up(&self, thread: usize, threads: usize, len: usize) {
-        let range = len * thread / threads.max(1)..len * (thread + 1) / threads.max(1);
-        let mut sum = vec![0.0; range.len()];
+    /// Where the columns of a part are.
+    fn columns_of(&self, part: usize) -> Range<usize> {
+        let most = self.n.div_ceil(PARTS);
+        part * most..(part + 1) * most
+    }
+
+    /// Sets `column` to the column of pass `k` from row `k` on, and zeros.
+    #[inline(always)]
+    fn column(&self, k: usize, column: &mut [Line]) {
+        column[..=k / LINE].fill(Line::default());
         for part in 0..PARTS {
-            let at = part * self.n;
-            let of_part = self.of_parts.get(at + range.start..at + range.end);
-            for (sum, product) in sum.iter_mut().zip(of_part) {
-                *sum += product;
+            // The first row of the part that is at least k.
+            let row = k + (part + PARTS - k % PARTS) % PARTS;
+            let columns = self.columns_of(part);
+            let of_part = self.columns[k % 2].get(columns.start + row / PARTS..columns.end);
+            // Rows are some lines apart.
+            let to = column.iter_mut().skip(row / LINE).step_by(PARTS / LINE);
+            to.zip(of_part)
+                .for_each(|(to, number)| to.0[row % LINE] = number);
+        }
+    }
+
+    /// Adds up the products of the parts, of the lines from `first` on of one of the threads.
+    #[inline(always)]
+    fn add_up<L: Lanes>(&self, lanes: L, thread: usize, first: usize, sums: &mut Vec<Line>) {
+        let (threads, all) = (self.barrier.threads().max(1), lines_of(self.n));
+        let begin = first + (all - first) * thread / threads;
+        let end = first + (all - first) * (thread + 1) / threads;
+        sums.clear();
+        sums.resize(end - begin, Line::default());
+        let one = lanes.doubles(&[1.0; LINE]);
+        for part in 0..PARTS {
+            let of_part = self.of_parts.lines(part * all + begin, end - begin);
+            for (sum, line) in sums.iter_mut().zip(of_part) {
+                let added = lanes.add_products(lanes.doubles(&sum.0), one, lanes.doubles(&line.0));
+                sum.0 = lanes.each(added);
             }
         }
-        self.sum.set(range.start, &sum);
+        self.product.set_lines(begin, sums);
     }
 }
 
 /// Rows of a part: the number of each, and its elements up to the diagonal.
-type Rows<'a> = Vec<(usize, &'a mut [f64])>;
+type Rows<'a> = Vec<(usize, &'a mut [Line])>;
 
-/// Reduces a matrix of `n` rows, of which only the lower triangle is read; it is overwritten.
+/// Reduces a matrix, which is overwritten.
 ///
 /// # Errors
 /// [`CountError::Stopped`].
 pub(super) fn tridiagonalise(
-    matrix: &mut [f64],
-    n: usize,
+    matrix: &mut LowerTriangle,
     workers: &Workers<'_>,
 ) -> Result<Tridiagonal, CountError> {
-    let mut parts: Vec<Rows<'_>> = (0..PARTS).map(|_| vec![]).collect();
-    let mut passed: Vec<Passed> = vec![];
-    for (i, row) in matrix.chunks_mut(n.max(1)).enumerate().take(n) {
-        parts[i % PARTS].push((i, row));
+    let n = matrix.n();
+    let mut parts: Vec<(usize, Rows<'_>)> = (0..PARTS).map(|part| (part, vec![])).collect();
+    for (i, row) in matrix.rows_mut().enumerate() {
+        parts[i % PARTS].1.push((i, row));
     }
-    for rows in &parts {
-        passed.push(Passed {
-            column: rows.iter().map(|(_, row)| row[0]).collect(),
-            product: vec![],
-        });
+    let shared = Shared::new(n);
+    for (part, rows) in &parts {
+        let columns = shared.columns[0].of(shared.columns_of(*part));
+        for (to, (_, row)) in columns.iter().zip(rows) {
+            set(to, at(row, 0));
+        }
     }
-    let passed: Vec<_> = passed.into_iter().map(Mutex::new).collect();
-    let products = Products::new(n);
-    let (pass, barrier) = (RwLock::new(Pass::default()), SpinBarrier::new());
     let threads = match n >= FEWEST_ROWS {
         true => workers.threads().min(PARTS),
         false => 1,
     };
-    // Parts of the first thread, which is the calling one, and of others.
-    let mut parts: Vec<_> = parts.into_iter().enumerate().collect();
-    let advance = |parts: &mut Vec<(usize, Rows<'_>)>| {
-        let pass = pass.read();
-        for (part, rows) in parts {
-            let passed = &mut passed[*part].lock();
-            let pass = &*pass;
-            Level::detect().run(Advance { rows, pass, passed });
-            products.of_parts.set(*part * n, &passed.product);
-        }
-    };
-    let add_up = |thread: usize| {
-        let len = pass.read().next.len();
-        products.add_up(thread, barrier.threads(), len);
-    };
+    let level = Level::detect();
     thread::scope(|scope| {
-        let _guard = barrier.guard();
+        let shared = &shared;
+        let _guard = shared.barrier.guard();
         let mut others = 0;
         for thread in 1..threads {
-            let first = parts.len() - (PARTS / threads).min(parts.len() - 1);
-            let of_thread = Mutex::new(Some(parts.split_off(first)));
-            let shared = Arc::new(of_thread);
-            let theirs = Arc::clone(&shared);
-            let (pass, barrier, advance, add_up) = (&pass, &barrier, &advance, &add_up);
+            let of_thread = parts.split_off(PARTS * (threads - thread) / threads);
+            let of_thread = Arc::new(Mutex::new(Some(of_thread)));
+            let theirs = Arc::clone(&of_thread);
             let run = move || {
-                let _guard = barrier.guard();
-                let mut parts = theirs.lock().take().unwrap_or_default();
-                while barrier.wait() && !pass.read().has_ended {
-                    advance(&mut parts);
-                    if !barrier.wait() {
-                        break;
-                    }
-                    add_up(thread);
-                    barrier.wait();
-                }
+                let _guard = shared.barrier.guard();
+                let parts = theirs.lock().take().unwrap_or_default();
+                // Whether it was stopped is known to the first thread.
+                let _ = level.run(Reduce {
+                    shared,
+                    thread,
+                    parts,
+                    found: None,
+                });
             };
             let builder = Builder::new().name(format!("vcz-eigen-{thread}"));
             match builder.spawn_scoped(scope, run) {
                 Ok(_) => others += 1,
                 // Without more threads, this one does what is left.
                 Err(_) => {
-                    parts.extend(shared.lock().take().unwrap_or_default());
+                    parts.extend(of_thread.lock().take().unwrap_or_default());
                     break;
                 }
             }
         }
-        barrier.set_threads(others + 1);
-        let reduced = reduce(n, &pass, &passed, &products, workers, || {
-            let advanced = barrier.wait() && {
-                advance(&mut parts);
-                barrier.wait()
-            };
-            advanced && {
-                add_up(0);
-                barrier.wait()
-            }
-        });
-        pass.write().has_ended = true;
-        barrier.wait();
-        reduced
+        shared.barrier.set_threads(others + 1);
+        let mut found = Tridiagonal::default();
+        level.run(Reduce {
+            shared,
+            thread: 0,
+            parts,
+            found: Some((&mut found, workers)),
+        })?;
+        Ok(found)
     })
 }
 
-/// Reduces the matrix, with `run_pass` for each pass, which returns `false` if that failed.
-fn reduce(
-    n: usize,
-    pass: &RwLock<Pass>,
-    passed: &[Mutex<Passed>],
-    products: &Products,
-    workers: &Workers<'_>,
-    mut run_pass: impl FnMut() -> bool,
-) -> Result<Tridiagonal, CountError> {
-    let mut found = Tridiagonal::default();
-    {
-        let mut pass = pass.write();
-        (pass.v, pass.w) = (vec![0.0; n], vec![0.0; n]);
-    }
-    for k in 0..n {
-        workers.check()?;
-        let (factor, beside) = {
-            let mut pass = pass.write();
-            let parts: Vec<_> = passed.iter().map(|passed| passed.lock()).collect();
+/// The work of one thread: passes over its parts of the rows.
+struct Reduce<'a, 'b> {
+    shared: &'a Shared,
+    thread: usize,
+    parts: Vec<(usize, Rows<'b>)>,
+    /// Where the first thread puts what it finds, and what asks it to stop.
+    found: Option<(&'a mut Tridiagonal, &'a Workers<'a>)>,
+}
+
+/// A vector of zeros.
+fn zeros(n: usize) -> Vec<Line> {
+    vec![Line::default(); lines_of(n)]
+}
+
+impl Job for Reduce<'_, '_> {
+    type Output = Result<(), CountError>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self, lanes: L) -> Result<(), CountError> {
+        let (shared, n) = (self.shared, self.shared.n);
+        // The update −v wᵀ − w vᵀ of the rows from k on that is not applied yet.
+        let (mut v, mut w) = (zeros(n), zeros(n));
+        let (mut next, mut product, mut sums) = (zeros(n), zeros(n), vec![]);
+        for k in 0..n {
+            if let Some((_, workers)) = &self.found
+                && workers.check().is_err()
+            {
+                shared.is_stopped.store(true, Ordering::Relaxed);
+            }
             // Column k, updated.
-            let column = (k..n).map(|i| {
-                let (v, w) = (&pass.v, &pass.w);
-                parts[i % PARTS].column[i / PARTS] - v[i - k] * w[0] - w[i - k] * v[0]
-            });
-            let column: Vec<f64> = column.collect();
-            found.diagonal.push(column[0]);
+            shared.column(k, &mut next);
+            let from = k / LINE;
+            add_times(lanes, &mut next[from..], -at(&w, k), &v[from..]);
+            add_times(lanes, &mut next[from..], -at(&v, k), &w[from..]);
+            let diagonal = std::mem::take(at_mut(&mut next, k));
+            if let Some((found, _)) = &mut self.found {
+                found.diagonal.push(diagonal);
+            }
             if k + 1 == n {
                 break;
             }
-            let (factor, beside, next) = reflection(&column[1..]);
-            pass.column = k;
-            pass.next = next;
-            (factor, beside)
-        };
-        found.beside.push(beside);
-        // Another thread panicked, as this one will when it joins it.
-        if !run_pass() {
-            return Err(CountError::Stopped);
+            let (factor, beside) = reflection(lanes, &mut next, k + 1);
+            if let Some((found, _)) = &mut self.found {
+                found.beside.push(beside);
+                found.reflections.push((factor, next.clone()));
+            }
+            self.pass(lanes, k + 1, [&v, &w, &next], &mut product);
+            // Another thread panicked, as the first one will when it joins it.
+            let goes_on = shared.barrier.wait();
+            if !goes_on || shared.is_stopped.load(Ordering::Relaxed) {
+                return Err(CountError::Stopped);
+            }
+            let from = (k + 1) / LINE;
+            shared.add_up(lanes, self.thread, from, &mut sums);
+            if !shared.barrier.wait() {
+                return Err(CountError::Stopped);
+            }
+            w[..from].fill(Line::default());
+            let (of_product, w) = (shared.product.lines(from, w.len() - from), &mut w[from..]);
+            for (to, line) in w.iter_mut().zip(of_product) {
+                let factors = lanes.doubles(&[factor; LINE]);
+                let none = lanes.doubles(&[0.0; LINE]);
+                to.0 = lanes.each(lanes.add_products(none, factors, lanes.doubles(&line.0)));
+            }
+            w[0].0[..(k + 1) % LINE].fill(0.0);
+            let half = factor / 2.0 * dot(lanes, w, &next[from..]);
+            add_times(lanes, w, -half, &next[from..]);
+            std::mem::swap(&mut v, &mut next);
         }
-        let mut pass = pass.write();
-        let mut product: Vec<f64> = products.sum.get(0..n - k - 1).collect();
-        let next = std::mem::take(&mut pass.next);
-        product.iter_mut().for_each(|x| *x *= factor);
-        let half = factor / 2.0 * dot(&product, &next);
-        add_times(&mut product, -half, &next);
-        found.reflections.push((factor, next.clone()));
-        (pass.v, pass.w) = (next, product);
+        match shared.is_stopped.load(Ordering::Relaxed) {
+            true => Err(CountError::Stopped),
+            false => Ok(()),
+        }
     }
-    Ok(found)
 }
 
-/// A pass over the rows of one part.
-struct Advance<'a, 'b> {
-    rows: &'a mut Rows<'b>,
-    pass: &'a Pass,
-    passed: &'a mut Passed,
-}
-
-impl Job for Advance<'_, '_> {
-    type Output = ();
-
+impl Reduce<'_, '_> {
+    /// Updates the rows from `first` on by −v wᵀ − w vᵀ, and multiplies them by `next`.
     #[inline(always)]
-    fn run<L: Lanes>(self, _lanes: L) {
-        let Self { rows, pass, passed } = self;
-        let Pass {
-            column, v, w, next, ..
-        } = pass;
-        passed.product.clear();
-        passed.product.resize(next.len(), 0.0);
-        let product = passed.product.as_mut_slice();
-        let first = column + 1;
-        for (i, row) in rows.iter_mut().filter(|(i, _)| *i >= first) {
-            let at = *i - first;
-            let row = &mut row[first..=*i];
-            add_times(row, -v[at + 1], &w[1..]);
-            add_times(row, -w[at + 1], &v[1..]);
-            product[at] += dot(row, &next[..=at]);
-            add_times(&mut product[..at], next[at], row);
-            passed.column[*i / PARTS] = row[0];
+    fn pass<L: Lanes>(
+        &mut self,
+        lanes: L,
+        first: usize,
+        vectors: [&[Line]; 3],
+        product: &mut [Line],
+    ) {
+        let (shared, line) = (self.shared, first / LINE);
+        for (part, rows) in &mut self.parts {
+            product[line..].fill(Line::default());
+            let passed = rows.iter().take_while(|(i, _)| *i < first).count();
+            let columns = shared.columns[first % 2].of(shared.columns_of(*part));
+            for ((i, row), column) in rows.iter_mut().zip(columns).skip(passed) {
+                update(lanes, *i, row, line, vectors, product);
+                set(column, at(row, first));
+            }
+            let begin = *part * product.len() + line;
+            shared.of_parts.set_lines(begin, &product[line..]);
         }
     }
 }
 
-/// The reflection 1 − factor · v vᵀ that maps `x` to a multiple of the first unit vector: factor, that multiple, v.
-fn reflection(x: &[f64]) -> (f64, f64, Vec<f64>) {
-    let first = x.first().copied().unwrap_or(0.0);
-    let others = x.get(1..).unwrap_or_default();
-    if others.iter().all(|x| *x == 0.0) {
-        return (0.0, first, vec![0.0; x.len()]);
+/// Updates row `i` from line `first` on by −v wᵀ − w vᵀ, and adds its product with `next` to `product`.
+#[inline(always)]
+fn update<L: Lanes>(
+    lanes: L,
+    i: usize,
+    row: &mut [Line],
+    first: usize,
+    [v, w, next]: [&[Line]; 3],
+    product: &mut [Line],
+) {
+    let (of_v, of_w, of_next) = (-at(v, i), -at(w, i), at(next, i));
+    let all_v = lanes.doubles(&[of_v; LINE]);
+    let all_w = lanes.doubles(&[of_w; LINE]);
+    let all_next = lanes.doubles(&[of_next; LINE]);
+    let mut sums = lanes.doubles(&[0.0; LINE]);
+    let (last, diagonal) = (i / LINE, i % LINE);
+    let whole = first..last;
+    let lines = row[whole.clone()]
+        .iter_mut()
+        .zip(&mut product[whole.clone()]);
+    let vectors = v[whole.clone()].iter().zip(&w[whole.clone()]);
+    for ((row, product), ((v, w), next)) in lines.zip(vectors.zip(&next[whole])) {
+        let updated = lanes.add_products(lanes.doubles(&row.0), all_v, lanes.doubles(&w.0));
+        let updated = lanes.add_products(updated, all_w, lanes.doubles(&v.0));
+        row.0 = lanes.each(updated);
+        sums = lanes.add_products(sums, updated, lanes.doubles(&next.0));
+        product.0 = lanes.each(lanes.add_products(lanes.doubles(&product.0), all_next, updated));
     }
-    let norm = dot(x, x).sqrt();
-    let multiple = if first > 0.0 { -norm } else { norm };
-    let mut v = x.to_vec();
-    if let Some(v) = v.first_mut() {
-        *v -= multiple;
+    let mut sum = total(lanes, sums);
+    let (row, product) = (&mut row[last].0, &mut product[last].0);
+    let (v, w, next) = (&v[last].0, &w[last].0, &next[last].0);
+    for at in 0..=diagonal {
+        row[at] = row[at] + of_v * w[at] + of_w * v[at];
+        sum += row[at] * next[at];
+        // The element of the diagonal is in the sum alone.
+        if at < diagonal {
+            product[at] += of_next * row[at];
+        }
     }
-    let squares = dot(&v, &v);
-    if squares == 0.0 {
-        return (0.0, first, vec![0.0; x.len()]);
+    product[diagonal] += sum;
+}
+
+/// The reflection 1 − factor · v vᵀ that maps `x`, whose components begin at `first`, to a multiple of the unit vector of that component: factor
+/// and multiple. `x` becomes v.
+#[inline(always)]
+fn reflection<L: Lanes>(lanes: L, x: &mut [Line], first: usize) -> (f64, f64) {
+    let (of_first, from) = (at(x, first), first / LINE);
+    *at_mut(x, first) = 0.0;
+    let others = dot(lanes, &x[from..], &x[from..]);
+    if others == 0.0 {
+        x[from..].fill(Line::default());
+        return (0.0, of_first);
     }
-    (2.0 / squares, multiple, v)
+    let norm = (of_first * of_first + others).sqrt();
+    let multiple = if of_first > 0.0 { -norm } else { norm };
+    let component = of_first - multiple;
+    *at_mut(x, first) = component;
+    (2.0 / (component * component + others), multiple)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::functions::numeric::lines::RowsSetter;
+
+    fn triangle(n: usize, of: impl Fn(usize, usize) -> f64) -> LowerTriangle {
+        let fill = |rows: Vec<RowsSetter<'_>>| {
+            rows.into_iter().for_each(|rows| rows.set(&of));
+            Ok(())
+        };
+        LowerTriangle::try_new(n, 5, fill).unwrap()
+    }
 
     #[test]
     fn bits_do_not_depend_on_threads() {
         let n = FEWEST_ROWS + 3;
-        let cell = |at: usize| {
-            let (i, j) = (at / n, at % n);
-            ((i.max(j) * 31 + i.min(j) * 17) % 101) as f64 - 50.0
-        };
-        let matrix: Vec<f64> = (0..n * n).map(cell).collect();
+        let matrix = triangle(n, |i, j| ((i * 31 + j * 17) % 101) as f64 - 50.0);
         let bits = |threads: usize| {
             let mut copy = matrix.clone();
             let workers = Workers::new(threads, &|| false);
-            let found = tridiagonalise(&mut copy, n, &workers).unwrap();
+            let found = tridiagonalise(&mut copy, &workers).unwrap();
             let numbers = found.diagonal.iter().chain(&found.beside);
-            let numbers = numbers.chain(found.reflections.iter().flat_map(|(_, v)| v));
+            let vectors = found.reflections.iter().flat_map(|(_, v)| v);
+            let numbers = numbers.chain(vectors.flat_map(|line| &line.0));
             numbers.map(|x| x.to_bits()).collect::<Vec<_>>()
         };
         let alone = bits(1);
-        for threads in [2, 3, 16, 40] {
+        for threads in [2, 3, 12, 16, 40] {
             assert!(bits(threads) == alone, "{threads}");
         }
     }
@@ -332,8 +426,8 @@ mod tests {
         let n = FEWEST_ROWS;
         let calls = std::sync::atomic::AtomicUsize::new(0);
         let stop = || calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 100;
-        let mut matrix = vec![1.0; n * n];
-        let stopped = tridiagonalise(&mut matrix, n, &Workers::new(4, &stop));
+        let mut matrix = triangle(n, |_, _| 1.0);
+        let stopped = tridiagonalise(&mut matrix, &Workers::new(4, &stop));
         assert!(matches!(stopped, Err(CountError::Stopped)));
     }
 }
