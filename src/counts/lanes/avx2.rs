@@ -201,6 +201,11 @@ impl Lanes for Avx2 {
         }
     }
     #[inline(always)]
+    fn plus(self, a: [__m256d; 2], b: [__m256d; 2]) -> [__m256d; 2] {
+        // SAFETY: `self` proves AVX2.
+        unsafe { [_mm256_add_pd(a[0], b[0]), _mm256_add_pd(a[1], b[1])] }
+    }
+    #[inline(always)]
     fn add_products(self, sum: [__m256d; 2], a: [__m256d; 2], b: [__m256d; 2]) -> [__m256d; 2] {
         // SAFETY: `self` proves AVX2.
         unsafe {

@@ -155,6 +155,11 @@ impl Lanes for Avx512 {
         unsafe { _mm512_fmadd_pd(_mm512_set1_pd(a), b, sum) }
     }
     #[inline(always)]
+    fn plus(self, a: __m512d, b: __m512d) -> __m512d {
+        // SAFETY: `self` proves the instruction sets.
+        unsafe { _mm512_add_pd(a, b) }
+    }
+    #[inline(always)]
     fn add_products(self, sum: __m512d, a: __m512d, b: __m512d) -> __m512d {
         // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_add_pd(sum, _mm512_mul_pd(a, b)) }

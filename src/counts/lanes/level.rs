@@ -127,7 +127,7 @@ mod tests {
             out.extend(l.each(sum).map(|sum| sum.to_le_bytes().to_vec()));
             // Sums and products that are rounded.
             let tenths = l.add_products(l.doubles(&[0.7; 8]), sum, l.doubles(&[0.1; 8]));
-            let sum = l.add_products(tenths, tenths, sum);
+            let sum = l.plus(tenths, l.add_products(tenths, tenths, sum));
             out.extend(l.each(sum).map(|sum| sum.to_le_bytes().to_vec()));
             for (word, mask) in [(word(0), word(9)), (word(3), u64::MAX), (word(1), 0)] {
                 out.push(l.compress(word, mask).to_le_bytes().to_vec());

@@ -110,6 +110,13 @@ impl Lanes for Portable {
         sum
     }
     #[inline(always)]
+    fn plus(self, mut a: [f64; 8], b: [f64; 8]) -> [f64; 8] {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a += b;
+        }
+        a
+    }
+    #[inline(always)]
     fn add_products(self, mut sum: [f64; 8], a: [f64; 8], b: [f64; 8]) -> [f64; 8] {
         for (sum, (a, b)) in sum.iter_mut().zip(a.iter().zip(b)) {
             *sum += a * b;

@@ -4,9 +4,9 @@
 //! Rows are in the order of their words, so nothing depends on the order in which they came.
 
 use crate::counts::CountError;
-use crate::counts::gathered::PlanesRow;
+use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED, plane_words};
 
-use super::dosages::{Dosages, INCOMPLETE};
+use super::dosages::{Dosages, FIRSTS};
 use super::matrix::Shape;
 use super::site_rows::SiteRows;
 use super::weights::Forms;
@@ -66,39 +66,57 @@ impl CentredRows {
             individuals: vec![],
             rows: vec![],
         };
-        let mut dosages = Dosages::default();
+        let mut genotypes = Genotypes::default();
         for row in sorted {
-            dosages.read(row, shape);
-            let is_complete = dosages.complete == shape.samples as u64;
-            if forms == Forms::Covariance && !is_complete {
+            genotypes.read(row, shape);
+            let Genotypes {
+                complete, total, ..
+            } = genotypes;
+            if forms == Forms::Covariance && complete != shape.samples as u64 {
                 return Ok(None);
             }
-            if forms == Forms::Covariance || dosages.is_segregating() {
-                centred.push(&mut dosages, forms)?;
+            if forms == Forms::Covariance || (total > 0 && total < 2 * complete) {
+                centred.push(&genotypes, forms)?;
             }
         }
         Ok(Some(centred))
     }
 
-    fn push(&mut self, dosages: &mut Dosages, forms: Forms) -> Result<(), CountError> {
-        let is_flipped = dosages.total > dosages.complete;
-        if is_flipped {
-            dosages.flip();
-        }
-        let (n, t) = (dosages.complete as f64, dosages.total as f64);
+    fn push(&mut self, genotypes: &Genotypes, forms: Forms) -> Result<(), CountError> {
+        let Genotypes {
+            complete, total, ..
+        } = *genotypes;
+        let is_flipped = total > complete;
+        let total = if is_flipped {
+            2 * complete - total
+        } else {
+            total
+        };
+        let (n, t) = (complete as f64, total as f64);
         let weight = match forms {
             Forms::Covariance => 1.0,
             _ => 2.0 * n * n / (t * (2.0 * n - t)),
         };
-        let len = dosages.marked.len();
-        let too_large = |_| CountError::TooLarge(format!("{len} genotypes of a variant"));
-        self.individuals.try_reserve(len).map_err(too_large)?;
-        let ends = [1, 2, INCOMPLETE].map(|value| {
-            let marked = dosages.marked.iter().copied();
-            let of_value = marked.filter(|at| dosages.values.get(*at as usize) == Some(&value));
-            self.individuals.extend(of_value);
-            self.individuals.len()
-        });
+        let homozygotes = match is_flipped {
+            true => &genotypes.references,
+            false => &genotypes.homozygotes,
+        };
+        let lists = [&genotypes.heterozygotes, homozygotes, &genotypes.incomplete];
+        let mut ends = [0; 3];
+        for (words, end) in lists.into_iter().zip(&mut ends) {
+            let len = ones(words) as usize;
+            let too_large = |_| CountError::TooLarge(format!("{len} genotypes of a variant"));
+            self.individuals.try_reserve(len).map_err(too_large)?;
+            for (at, word) in words.iter().enumerate() {
+                let mut rest = *word;
+                while rest != 0 {
+                    let bit = at * 64 + rest.trailing_zeros() as usize;
+                    self.individuals.push((bit / 2) as u32);
+                    rest &= rest - 1;
+                }
+            }
+            *end = self.individuals.len();
+        }
         self.rows.push(Row {
             ends,
             mean: t / n,
@@ -140,6 +158,92 @@ impl CentredRows {
     }
 }
 
+/// The genotypes of one row: in each plane, the first bit of two is that of an individual.
+#[derive(Debug, Default)]
+struct Genotypes {
+    heterozygotes: Vec<u64>,
+    /// Of other alleles than the reference.
+    homozygotes: Vec<u64>,
+    /// Homozygotes of the reference.
+    references: Vec<u64>,
+    /// Individuals that are no complete diploids.
+    incomplete: Vec<u64>,
+    /// The number of the others.
+    complete: u64,
+    /// Σ of their dosages.
+    total: u64,
+}
+
+fn ones(words: &[u64]) -> u64 {
+    words.iter().map(|word| u64::from(word.count_ones())).sum()
+}
+
+impl Genotypes {
+    fn read(&mut self, row: PlanesRow<'_>, shape: Shape) {
+        for plane in [
+            &mut self.heterozygotes,
+            &mut self.homozygotes,
+            &mut self.references,
+            &mut self.incomplete,
+        ] {
+            plane.clear();
+            plane.resize(plane_words(2 * shape.samples), 0);
+        }
+        match shape.ploidy {
+            2 => self.read_diploids(row),
+            _ => self.read_calls(row, shape),
+        }
+        let of_all = [&self.heterozygotes, &self.homozygotes, &self.incomplete];
+        let planes = self.references.iter_mut().enumerate();
+        for (at, references) in planes {
+            let others = of_all.iter().fold(0, |any, plane| any | plane[at]);
+            let left = 2 * shape.samples - at * 64;
+            let exist = if left < 64 { (1 << left) - 1 } else { u64::MAX };
+            *references = !others & FIRSTS & exist;
+        }
+        self.complete = shape.samples as u64 - ones(&self.incomplete);
+        self.total = ones(&self.heterozygotes) + 2 * ones(&self.homozygotes);
+    }
+
+    fn read_diploids(&mut self, row: PlanesRow<'_>) {
+        for (_, plane) in row.codes() {
+            for (homozygotes, word) in self.homozygotes.iter_mut().zip(plane) {
+                *homozygotes |= word;
+            }
+        }
+        for plane in [row.plane(UNCALLED), row.plane(ABSENT)]
+            .into_iter()
+            .flatten()
+        {
+            for (incomplete, word) in self.incomplete.iter_mut().zip(plane) {
+                *incomplete |= (word | word >> 1) & FIRSTS;
+            }
+        }
+        let homozygotes = self.homozygotes.iter_mut().zip(&self.incomplete);
+        for (heterozygotes, (others, none)) in self.heterozygotes.iter_mut().zip(homozygotes) {
+            let (first, second) = (*others & FIRSTS & !none, *others >> 1 & FIRSTS & !none);
+            *heterozygotes = first ^ second;
+            *others = first & second;
+        }
+    }
+
+    fn read_calls(&mut self, row: PlanesRow<'_>, shape: Shape) {
+        let mut dosages = Dosages::default();
+        dosages.read(row, shape);
+        for sample in dosages.marked {
+            let plane = match dosages.values.get(sample as usize) {
+                Some(1) => &mut self.heterozygotes,
+                Some(2) => &mut self.homozygotes,
+                _ => &mut self.incomplete,
+            };
+            let bit = 2 * sample as usize;
+            if let Some(word) = plane.get_mut(bit / 64) {
+                *word |= 1 << (bit % 64);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,7 +254,7 @@ mod tests {
         for (bits, uncalled) in of {
             let words = match uncalled {
                 0 => vec![1, *bits],
-                _ => vec![1 | 1 << crate::counts::gathered::UNCALLED, *bits, *uncalled],
+                _ => vec![1 | 1 << UNCALLED, *bits, *uncalled],
             };
             rows.push(PlanesRow::try_new(&words, 6).unwrap());
         }

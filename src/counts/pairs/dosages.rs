@@ -8,7 +8,7 @@ use super::matrix::Shape;
 /// The value of an individual that is no complete diploid.
 pub(crate) const INCOMPLETE: u8 = 3;
 /// The first bits of pairs of bits.
-const FIRSTS: u64 = 0x5555_5555_5555_5555;
+pub(super) const FIRSTS: u64 = 0x5555_5555_5555_5555;
 
 /// The dosages of one row, and their sums.
 #[derive(Clone, Debug, Default)]

@@ -94,10 +94,9 @@ impl Symmetric for LocalRelationship<'_> {
     #[inline(always)]
     fn multiply<L: Lanes>(&self, lanes: L, vectors: &[Line], products: &mut [Line]) {
         let zero = lanes.doubles(&[0.0; LINE]);
-        let one = lanes.doubles(&[1.0; LINE]);
         let mut total = zero;
         for line in vectors {
-            total = lanes.add_products(total, one, lanes.doubles(&line.0));
+            total = lanes.plus(total, lanes.doubles(&line.0));
         }
         products.fill(Line::default());
         // What all individuals get.
@@ -108,13 +107,8 @@ impl Symmetric for LocalRelationship<'_> {
             let minus_mean = lanes.doubles(&[-row.mean; LINE]);
             let mut product = lanes.add_products(zero, minus_mean, total);
             for at in 0..lists.len() {
-                let mut sum = zero;
-                for individual in lists[at] {
-                    if let Some(line) = vectors.get(*individual as usize) {
-                        sum = lanes.add_products(sum, one, lanes.doubles(&line.0));
-                    }
-                }
                 let difference = lanes.doubles(&[differences[at]; LINE]);
+                let sum = sum_of(lanes, lists[at], vectors);
                 product = lanes.add_products(product, difference, sum);
             }
             let weight = lanes.doubles(&[row.weight / self.divisor; LINE]);
@@ -125,8 +119,7 @@ impl Symmetric for LocalRelationship<'_> {
                 let added = lanes.add_products(zero, difference, weighted);
                 for individual in lists[at] {
                     if let Some(line) = products.get_mut(*individual as usize) {
-                        let sum = lanes.add_products(lanes.doubles(&line.0), one, added);
-                        line.0 = lanes.each(sum);
+                        line.0 = lanes.each(lanes.plus(lanes.doubles(&line.0), added));
                     }
                 }
             }
@@ -141,7 +134,7 @@ impl Symmetric for LocalRelationship<'_> {
             of_sums = lanes.add_products(zero, lanes.doubles(&[factor; LINE]), of_sums);
         }
         for (at, line) in products.iter_mut().enumerate() {
-            let mut sum = lanes.add_products(lanes.doubles(&line.0), one, common);
+            let mut sum = lanes.plus(lanes.doubles(&line.0), common);
             if let Some(of_individual) = self.sums.as_ref().and_then(|sums| sums.get(at)) {
                 let of_individual = lanes.doubles(&[*of_individual; LINE]);
                 sum = lanes.add_products(sum, of_individual, of_sums);
@@ -149,4 +142,28 @@ impl Symmetric for LocalRelationship<'_> {
             line.0 = lanes.each(sum);
         }
     }
+}
+
+/// Sums that are added to in turns, so that none waits for the one before.
+const SUMS: usize = 4;
+
+/// The sum of the lines of some individuals.
+#[inline(always)]
+fn sum_of<L: Lanes>(lanes: L, individuals: &[u32], vectors: &[Line]) -> L::Doubles {
+    let mut sums = [lanes.doubles(&[0.0; LINE]); SUMS];
+    let (groups, rest) = individuals.as_chunks::<SUMS>();
+    for group in groups {
+        for at in 0..SUMS {
+            if let Some(line) = vectors.get(group[at] as usize) {
+                sums[at] = lanes.plus(sums[at], lanes.doubles(&line.0));
+            }
+        }
+    }
+    let [mut sum, second, third, fourth] = sums;
+    for individual in rest {
+        if let Some(line) = vectors.get(*individual as usize) {
+            sum = lanes.plus(sum, lanes.doubles(&line.0));
+        }
+    }
+    lanes.plus(lanes.plus(sum, second), lanes.plus(third, fourth))
 }
