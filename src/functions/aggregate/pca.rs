@@ -36,6 +36,7 @@ pub(crate) struct Components {
 }
 
 /// The components of one group.
+#[derive(Debug)]
 struct Found {
     values: Vec<f64>,
     trace: f64,
@@ -373,3 +374,7 @@ impl PlanesDefinition for Pca {
         .build()
     }
 }
+
+#[cfg(test)]
+#[path = "pca_tests.rs"]
+mod tests;
