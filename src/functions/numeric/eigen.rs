@@ -332,6 +332,22 @@ mod tests {
             check(&symmetric(n, |_, _| 0.0), n);
             check(&symmetric(n, |i, j| if i == j { i as f64 } else { 0.0 }), n);
             check(&symmetric(n, |i, j| 1.0 / (1 + i + j) as f64), n);
+            // Few vectors, of which each has few components, or all alike.
+            for rank in 1..8 {
+                for variant in 0..8 {
+                    let component = |at: usize, i: usize| {
+                        let noise = start(i, 100 * variant + at);
+                        match variant % 4 {
+                            0 => noise - 0.75,
+                            1 => f64::from(u8::from(noise > 0.9)),
+                            2 => f64::from(u8::from(noise > 0.6)) - 0.01,
+                            _ => f64::from(u8::from(i % (at + 2) == 0)) * 1e-3,
+                        }
+                    };
+                    let of = |i, j| (0..rank).map(|at| component(at, i) * component(at, j)).sum();
+                    check(&symmetric(n, of), n);
+                }
+            }
             // Two blocks with the same eigenvalues.
             check(
                 &symmetric(n, |i, j| {

@@ -20,6 +20,8 @@ const MORE: usize = 4;
 const PRECISION: f64 = 1e-12;
 /// Vectors that are shorter than this part of the longest product are rounding errors.
 const NOTHING: f64 = 1e-13;
+/// What is left of vectors that are shorter than this part of it has rounding errors that are not small beside it.
+const SMALL: f64 = 1e-3;
 
 /// A symmetric matrix without negative eigenvalues.
 pub(crate) trait Symmetric {
@@ -109,7 +111,7 @@ impl<M: Symmetric> Job for Find<'_, M> {
             }
             diagonal.push(inner_products(lanes, last, &products));
             basis.project_out(lanes, &mut products);
-            remaining = basis.extend(lanes, &mut products, NOTHING * longest);
+            remaining = basis.extend(lanes, &mut products, longest);
             if diagonal.len() < look.min(most) {
                 continue;
             }
@@ -164,9 +166,10 @@ impl Basis {
     }
 
     /// Adds a block of what `vectors`, which have nothing in common with the others, are made of; returns the triangular matrix R of vectors =
-    /// block · R. A vector that is not longer than `nothing` beside the ones before it is replaced by another.
+    /// block · R. What they are made of was as long as `longest`; a vector of which nothing is left beside the ones before it is replaced by another.
     #[inline(always)]
-    fn extend<L: Lanes>(&mut self, lanes: L, vectors: &mut [Line], nothing: f64) -> Square {
+    fn extend<L: Lanes>(&mut self, lanes: L, vectors: &mut [Line], longest: f64) -> Square {
+        let nothing = NOTHING * longest;
         let mut triangle = Square::default();
         // As columns.
         let mut columns: [Vec<Line>; LINE] = Default::default();
@@ -188,15 +191,17 @@ impl Basis {
                     triangle.0[this] += overlap;
                 }
             }
-            let mut length = dot(lanes, column, column).sqrt();
+            let length = dot(lanes, column, column).sqrt();
             match length > nothing {
                 true => triangle[this].0[this] = length,
-                false => length = self.replace(lanes, column, before),
+                false => self.replace(column),
             }
-            let factor = 1.0 / length;
-            for line in column.iter_mut() {
-                line.0.iter_mut().for_each(|x| *x *= factor);
+            if length <= longest * SMALL {
+                // Rounding errors are not small beside what is left.
+                normalise(lanes, column);
+                self.separate(lanes, column, before);
             }
+            normalise(lanes, column);
         }
         let mut block = vec![Line::default(); self.n];
         for (i, line) in block.iter_mut().enumerate() {
@@ -208,13 +213,17 @@ impl Basis {
         triangle
     }
 
-    /// Makes a vector of noise that has nothing in common with the blocks and those `before` it; returns its length.
-    #[inline(always)]
-    fn replace<L: Lanes>(&mut self, lanes: L, column: &mut [Line], before: &[Vec<Line>]) -> f64 {
+    /// Makes a vector noise.
+    fn replace(&mut self, column: &mut [Line]) {
         self.replaced += 1;
         for i in 0..self.n {
             *at_mut(column, i) = start(i, LINE + self.replaced) - 0.75;
         }
+    }
+
+    /// Takes from a vector what it has in common with the blocks and with those `before` it.
+    #[inline(always)]
+    fn separate<L: Lanes>(&self, lanes: L, column: &mut [Line], before: &[Vec<Line>]) {
         for _ in 0..2 {
             for block in &self.blocks {
                 let mut overlaps = lanes.doubles(&[0.0; LINE]);
@@ -235,7 +244,6 @@ impl Basis {
                 add_times(lanes, column, -overlap, other);
             }
         }
-        dot(lanes, column, column).sqrt()
     }
 
     /// The sum of the vectors of all blocks with these factors.
@@ -250,6 +258,14 @@ impl Basis {
         }
         finished(&mut vector);
         vector
+    }
+}
+
+#[inline(always)]
+fn normalise<L: Lanes>(lanes: L, column: &mut [Line]) {
+    let factor = 1.0 / dot(lanes, column, column).sqrt();
+    for line in column {
+        line.0.iter_mut().for_each(|x| *x *= factor);
     }
 }
 

@@ -21,6 +21,10 @@ const PARTS: usize = 16;
 /// The least rows of a matrix for which several threads are used.
 const FEWEST_ROWS: usize = 256;
 
+/// Sums of squares that are taken for 0, where the largest element of the matrix is 1: the rounding errors of a matrix of low rank become smaller with
+/// every pass, and the squares of the smallest numbers have no digits.
+const NOTHING: f64 = 1e-200;
+
 /// A tridiagonal matrix, and the reflections that lead to it.
 #[derive(Debug, Default)]
 pub(super) struct Tridiagonal {
@@ -378,7 +382,7 @@ fn reflection<L: Lanes>(lanes: L, x: &mut [Line], first: usize) -> (f64, f64) {
     let (of_first, from) = (at(x, first), first / LINE);
     *at_mut(x, first) = 0.0;
     let others = dot(lanes, &x[from..], &x[from..]);
-    if others == 0.0 {
+    if others < NOTHING {
         x[from..].fill(Line::default());
         return (0.0, of_first);
     }
