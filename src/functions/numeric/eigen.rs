@@ -202,7 +202,7 @@ impl Tridiagonal {
             if at + 1 < n {
                 let below = beside(at);
                 let mut next = [self.diagonal[at + 1] - value, beside(at + 1), 0.0];
-                if below.abs() > row[0].abs() {
+                if below.abs() > row[0].abs().max(tiny) {
                     // Row `at + 1` becomes the pivot row.
                     let factor = row[0] / below;
                     let pivot = [below, next[0], next[1]];
