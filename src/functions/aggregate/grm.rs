@@ -1,6 +1,7 @@
 //! `grm(call_genotype [, population])`: genomic relationship matrices.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StructArray};
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
@@ -46,38 +47,64 @@ fn item() -> Field {
 }
 
 /// Rows of the triangle that a thread fills at a time.
-const ROWS: usize = 16;
+const ROWS: usize = 32;
 
-/// Columns of the triangle of which a thread reads some rows at a time: the sums of a column are next to each other, so that it finds those of
-/// the next row in its cache.
-const COLUMNS: usize = 64;
+/// Columns of the triangle of which a thread reads some rows at a time: the sums of a column are next to each other.
+const COLUMNS: usize = 32;
 
 /// A row of the triangle: the values of its pairs.
 struct Row<'a> {
-    i: usize,
     gcta: Setter<'a, f64>,
     vanraden: Setter<'a, f64>,
     sites: Setter<'a, i64>,
 }
 
-/// Sets the values of the pairs of some rows.
-fn fill(mut rows: Vec<Row<'_>>, group: &Relationship) {
-    let none = GrmPair {
-        gcta: 0.0,
-        vanraden: 0.0,
-        sites: 0,
-    };
-    let end = rows.last().map_or(0, |row| row.i + 1);
-    for first in (0..end).step_by(COLUMNS) {
-        for row in &mut rows {
-            for j in first..(first + COLUMNS).min(row.i + 1) {
-                let pair = group.grm(j, row.i).unwrap_or(none);
-                row.gcta.push(pair.gcta);
-                row.vanraden.push(pair.vanraden);
-                row.sites.push(pair.sites);
+/// The values of some columns of a row.
+#[derive(Clone, Copy)]
+struct Tile {
+    gcta: [f64; COLUMNS],
+    vanraden: [f64; COLUMNS],
+    sites: [i64; COLUMNS],
+}
+
+/// Sets the values of the pairs of some rows, of which `first` is the first; returns whether all are defined.
+fn fill(first: usize, mut rows: Vec<Row<'_>>, group: &Relationship) -> bool {
+    let end = first + rows.len();
+    let mut tiles = vec![
+        Tile {
+            gcta: [0.0; COLUMNS],
+            vanraden: [0.0; COLUMNS],
+            sites: [0; COLUMNS],
+        };
+        rows.len()
+    ];
+    let mut are_defined = true;
+    for begin in (0..end).step_by(COLUMNS) {
+        for j in begin..end.min(begin + COLUMNS) {
+            let at = j - begin;
+            for i in first.max(j)..end {
+                let pair = group.grm(j, i);
+                are_defined &= pair.is_some();
+                let pair = pair.unwrap_or(GrmPair {
+                    gcta: 0.0,
+                    vanraden: 0.0,
+                    sites: 0,
+                });
+                let tile = &mut tiles[i - first];
+                tile.gcta[at] = pair.gcta;
+                tile.vanraden[at] = pair.vanraden;
+                tile.sites[at] = pair.sites;
             }
         }
+        for ((i, row), tile) in (first..).zip(&mut rows).zip(&tiles) {
+            let columns = 0..(i + 1).saturating_sub(begin).min(COLUMNS);
+            row.gcta.extend_from_slice(&tile.gcta[columns.clone()]);
+            row.vanraden
+                .extend_from_slice(&tile.vanraden[columns.clone()]);
+            row.sites.extend_from_slice(&tile.sites[columns]);
+        }
     }
+    are_defined
 }
 
 impl Relationships {
@@ -106,20 +133,24 @@ impl PairValue for Relationships {
             .into_iter()
             .zip(vanraden.setters(lens()));
         let mut columns = columns.zip(sites.setters(lens()));
+        let are_defined = AtomicBool::new(true);
         for group in groups {
             let group = group.counts()?;
-            let rows = (0..samples).zip(columns.by_ref());
-            let mut rows = rows.map(|(i, ((gcta, vanraden), sites))| Row {
-                i,
+            let rows = columns.by_ref().take(samples);
+            let mut rows = rows.map(|((gcta, vanraden), sites)| Row {
                 gcta,
                 vanraden,
                 sites,
             });
             let jobs = (0..samples).step_by(ROWS);
-            let jobs: Vec<Vec<_>> = jobs.map(|_| rows.by_ref().take(ROWS).collect()).collect();
+            let jobs = jobs.map(|first| (first, rows.by_ref().take(ROWS).collect::<Vec<_>>()));
+            let jobs: Vec<_> = jobs.collect();
             let set = |workers: &Workers<'_>| {
-                workers.each(jobs, |rows| {
-                    fill(rows, &group);
+                // The longest rows first, so that threads end at about the same time.
+                workers.each(jobs.into_iter().rev(), |(first, rows)| {
+                    if !fill(first, rows, &group) {
+                        are_defined.store(false, Ordering::Relaxed);
+                    }
                     Ok(())
                 })
             };
@@ -127,10 +158,11 @@ impl PairValue for Relationships {
         }
         drop(columns);
         let (gcta, vanraden, sites) = (gcta.finish(), vanraden.finish(), sites.finish());
-        // A pair has values where it has sites.
-        let defined = BooleanBuffer::collect_bool(total, |at| sites[at] > 0);
-        let defined = NullBuffer::new(defined);
-        let numbers = |numbers: Vec<f64>| Float64Array::new(numbers.into(), Some(defined.clone()));
+        let defined = (!are_defined.into_inner()).then(|| {
+            // A pair has values where it has sites.
+            NullBuffer::new(BooleanBuffer::collect_bool(total, |at| sites[at] > 0))
+        });
+        let numbers = |numbers: Vec<f64>| Float64Array::new(numbers.into(), defined.clone());
         let runs = (0..number).flat_map(|_| (0..samples).map(|i| (i, 0..i + 1)));
         let [sample1, sample2] = pair_names(NAME, &self.ids, runs.collect())?;
         let columns: Vec<ArrayRef> = vec![

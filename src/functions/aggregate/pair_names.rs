@@ -17,6 +17,9 @@ use crate::functions::interrupt;
 /// Runs of pairs that a thread copies at a time.
 const RUNS: usize = 32;
 
+/// Copies of an id that are copied at a time.
+const COPIES: usize = 64;
+
 /// Ids as one text.
 struct Ids {
     text: Vec<u8>,
@@ -159,7 +162,14 @@ impl Side {
                 let id = id.unwrap_or_default();
                 for at in 0..seconds.len() {
                     offsets.push((begin + at * id.len()) as i32);
-                    text.extend_from_slice(id);
+                }
+                // Many copies at a time, as an id has few bytes.
+                let copies = id.repeat(COPIES.min(seconds.len()));
+                let mut left = id.len() * seconds.len();
+                while left > 0 {
+                    let some = copies.get(..copies.len().min(left)).unwrap_or_default();
+                    text.extend_from_slice(some);
+                    left -= some.len();
                 }
             }
             Self::Second => {

@@ -344,7 +344,11 @@ mod tests {
                             _ => f64::from(u8::from(i % (at + 2) == 0)) * 1e-3,
                         }
                     };
-                    let of = |i, j| (0..rank).map(|at| component(at, i) * component(at, j)).sum();
+                    let of = |i, j| {
+                        (0..rank)
+                            .map(|at| component(at, i) * component(at, j))
+                            .sum()
+                    };
                     check(&symmetric(n, of), n);
                 }
             }

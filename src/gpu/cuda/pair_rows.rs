@@ -12,7 +12,7 @@ use super::memory::{DeviceBuffer, Pinned};
 use super::pair_layout::THREADS;
 use super::pair_stream::{POLL, PairStream, STAGING_BYTES, of_device};
 use super::resident_rows::ResidentSink;
-use super::sorted_rows::SortedRows;
+use super::sorted_rows::{ClassRuns, SortedRows};
 use crate::counts::pairs::SetRows;
 use crate::counts::{CountError, Workers};
 use crate::gpu::abi;
@@ -112,7 +112,7 @@ impl RowBuffer {
     }
 
     /// Room for some of so many rows, which are then in the buffer: its address, how many, and whether the buffer is full after them. `classes`
-    /// has those of all rows, or none.
+    /// has those of all rows, or none; `runs` are these sorted, if that was done.
     ///
     /// # Errors
     /// If there is no such class.
@@ -120,16 +120,22 @@ impl RowBuffer {
         &mut self,
         rows: usize,
         classes: Option<&[u32]>,
+        runs: Option<&ClassRuns>,
     ) -> Result<(u64, usize, bool), GpuError> {
         let to = self.address() + (self.filled * self.row_bytes()) as u64;
-        let rows = rows.min(self.capacity.saturating_sub(self.filled).max(1));
+        let some = rows.min(self.capacity.saturating_sub(self.filled).max(1));
         if let Some(sorted) = &mut self.sorted {
-            let classes = classes.unwrap_or_default();
-            let of_rows = classes.get(..rows.min(classes.len()));
-            sorted.add(of_rows.unwrap_or_default())?;
+            match runs {
+                Some(runs) if some == rows => sorted.add(runs)?,
+                _ => {
+                    let classes = classes.unwrap_or_default();
+                    let of_rows = classes.get(..some.min(classes.len()));
+                    sorted.add(&ClassRuns::new(of_rows.unwrap_or_default()))?;
+                }
+            }
         }
-        self.filled += rows;
-        Ok((to, rows, self.filled >= self.capacity))
+        self.filled += some;
+        Ok((to, some, self.filled >= self.capacity))
     }
 
     /// Rows of a [`StagedRows`].
@@ -201,12 +207,19 @@ impl<S: RowSink> ResidentSink for S {
     }
 
     /// Copies the rows to the buffer, and flushes it whenever it is full.
-    fn read_rows(&mut self, from: u64, rows: usize, classes: &[u32]) -> Result<(), GpuError> {
+    fn read_rows(
+        &mut self,
+        from: u64,
+        rows: usize,
+        classes: &[u32],
+        runs: &ClassRuns,
+    ) -> Result<(), GpuError> {
         let mut begin = 0;
         while begin < rows {
             let buffer = self.buffer();
             let (width, copies) = (buffer.row_words, buffer.copies);
-            let (to, n_rows, is_full) = buffer.place(rows - begin, classes.get(begin..))?;
+            let runs = (begin == 0).then_some(runs);
+            let (to, n_rows, is_full) = buffer.place(rows - begin, classes.get(begin..), runs)?;
             // Casts of numbers that the layout has checked, or that are smaller.
             let job = abi::CopiedRows {
                 from: from + (begin * size_of::<u64>()) as u64,
@@ -268,7 +281,7 @@ fn copy<S: RowSink>(sink: &mut S, staged: &StagedRows) -> Result<(), GpuError> {
         let buffer = sink.buffer();
         let row_bytes = buffer.row_bytes();
         let classes = staged.classes.get(from..);
-        let (to, rows, is_full) = buffer.place(staged.rows - from, classes)?;
+        let (to, rows, is_full) = buffer.place(staged.rows - from, classes, None)?;
         let bytes = from * row_bytes..(from + rows) * row_bytes;
         // SAFETY: the buffer has room for its capacity.
         unsafe { sink.stream().enqueue_copy(to, &staged.memory, bytes) }?;

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::memory::{DeviceBuffer, Pinned};
 use super::pair_stream::{POLL, PairStream, STAGING_BYTES, of_device};
 use super::resident::ChunkOnDevice;
+use super::sorted_rows::ClassRuns;
 use crate::counts::{CountError, ResidentPart, ResidentRow, ResidentRows, Workers};
 use crate::gpu::error::GpuError;
 
@@ -39,11 +40,18 @@ pub(super) trait ResidentSink {
     /// Device memory for addresses.
     fn addresses(&mut self) -> &mut DeviceBuffer;
 
-    /// Enqueues the reading of so many rows, whose addresses (see [`address_of`]) are at `from`; `classes` has the class of each, or none.
+    /// Enqueues the reading of so many rows, whose addresses (see [`address_of`]) are at `from`; `classes` has the class of each, or none, and `runs`
+    /// are these sorted.
     ///
     /// # Errors
     /// The error of the driver.
-    fn read_rows(&mut self, from: u64, rows: usize, classes: &[u32]) -> Result<(), GpuError>;
+    fn read_rows(
+        &mut self,
+        from: u64,
+        rows: usize,
+        classes: &[u32],
+        runs: &ClassRuns,
+    ) -> Result<(), GpuError>;
 }
 
 /// The address of a row as kernels take it. Rows are words of eight bytes: bit 0 says that the other copies are counted instead, and the next two
@@ -203,8 +211,10 @@ fn pass<S: ResidentSink>(
             added.next();
         }
         let n_rows = STAGING_BYTES / size_of::<u64>() - to.len();
+        // Before the others have to wait.
+        let runs = ClassRuns::new(&classes);
         let mut sink = sink.lock();
-        enqueue(&mut *sink, memory, n_rows, &classes, chunks).map_err(of_device)?;
+        enqueue(&mut *sink, memory, n_rows, (&classes, &runs), chunks).map_err(of_device)?;
     }
     Ok(())
 }
@@ -232,7 +242,7 @@ fn enqueue<S: ResidentSink>(
     sink: &mut S,
     memory: Pinned,
     rows: usize,
-    classes: &[u32],
+    (classes, runs): (&[u32], &ClassRuns),
     held: Vec<Arc<dyn ResidentRows>>,
 ) -> Result<(), GpuError> {
     let mut read = || {
@@ -243,7 +253,7 @@ fn enqueue<S: ResidentSink>(
             .ensure("addresses of rows", STAGING_BYTES)?;
         // SAFETY: the buffer has room; kernels that read what was in it are before this on the stream.
         unsafe { sink.reading_stream().enqueue_copy(from, &memory, 0..bytes) }?;
-        sink.read_rows(from, rows, classes)
+        sink.read_rows(from, rows, classes, runs)
     };
     let done = read();
     let held = sink.reading_stream().hold(held);

@@ -12,6 +12,7 @@ use super::memory::DeviceBuffer;
 use super::pair_layout::THREADS;
 use super::pair_stream::{PairStream, Staging, of_device};
 use super::resident_rows::{ResidentQueue, ResidentSink};
+use super::sorted_rows::ClassRuns;
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::SAMPLE_COUNTS;
 use crate::counts::{CountError, ResidentPart, Workers};
@@ -134,7 +135,13 @@ impl ResidentSink for Counting {
         &mut self.addresses
     }
 
-    fn read_rows(&mut self, from: u64, rows: usize, _classes: &[u32]) -> Result<(), GpuError> {
+    fn read_rows(
+        &mut self,
+        from: u64,
+        rows: usize,
+        _classes: &[u32],
+        _runs: &ClassRuns,
+    ) -> Result<(), GpuError> {
         // Casts of numbers that `device_bytes` has checked, or that are smaller.
         let job = SampleRows {
             from,

@@ -26,6 +26,41 @@ pub(super) struct SortedRows {
     next: Vec<u32>,
 }
 
+/// Rows that are added together, sorted by class: that takes longer than adding them, and is done before the device is locked.
+#[derive(Debug, Default)]
+pub(super) struct ClassRuns {
+    /// The rows, from 0 on, those of a class next to each other and in order.
+    rows: Vec<u32>,
+    /// Each class, and how many rows it has.
+    runs: Vec<(u32, u32)>,
+}
+
+impl ClassRuns {
+    /// Rows of these classes, one after the other.
+    pub(super) fn new(classes: &[u32]) -> Self {
+        let largest = classes.iter().max().map_or(0, |class| *class as usize + 1);
+        let mut places = vec![0u32; largest];
+        for class in classes {
+            places[*class as usize] += 1;
+        }
+        let (mut runs, mut begin) = (vec![], 0);
+        for (class, place) in (0..).zip(&mut places) {
+            let len = std::mem::replace(place, begin);
+            if len > 0 {
+                runs.push((class, len));
+                begin += len;
+            }
+        }
+        let mut rows = vec![0; classes.len()];
+        for (row, class) in (0..).zip(classes) {
+            let place = &mut places[*class as usize];
+            rows[*place as usize] = row;
+            *place += 1;
+        }
+        Self { rows, runs }
+    }
+}
+
 /// Where the weights of slices are in a table, as words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TablePlaces {
@@ -45,28 +80,38 @@ impl SortedRows {
         }
     }
 
-    /// Adds rows of these classes, which follow those that are there. Their sites have 32-bit numbers, as each class and each row begins one slice at
+    /// Adds rows, which follow those that are there. Their sites have 32-bit numbers, as each class and each row begins one slice at
     /// most beside the full ones.
     ///
     /// # Errors
     /// If there is no such class.
-    pub(super) fn add(&mut self, classes: &[u32]) -> Result<(), GpuError> {
-        for class in classes {
+    pub(super) fn add(&mut self, batch: &ClassRuns) -> Result<(), GpuError> {
+        let mut rows = batch.rows.as_slice();
+        for (class, len) in &batch.runs {
             let Some(next) = self.next.get_mut(*class as usize) else {
                 return Err(format!("a row of class {class} has no weight").into());
             };
-            if next.is_multiple_of(ROWS) {
-                *next = self.sites.len() as u32;
-                self.sites
-                    .resize(self.sites.len() + abi::SLICE_ROWS, abi::NO_ROW);
-                self.classes.push(*class);
+            let (mut run, others) = rows.split_at_checked(*len as usize).unwrap_or_default();
+            rows = others;
+            while !run.is_empty() {
+                if next.is_multiple_of(ROWS) {
+                    *next = self.sites.len() as u32;
+                    self.sites
+                        .resize(self.sites.len() + abi::SLICE_ROWS, abi::NO_ROW);
+                    self.classes.push(*class);
+                }
+                // Up to the end of the slice.
+                let most = (ROWS - *next % ROWS) as usize;
+                let (some, others) = run.split_at(run.len().min(most));
+                let sites = self.sites.get_mut(*next as usize..).unwrap_or_default();
+                for (site, row) in sites.iter_mut().zip(some) {
+                    *site = self.rows + row;
+                }
+                *next += some.len() as u32;
+                run = others;
             }
-            if let Some(site) = self.sites.get_mut(*next as usize) {
-                *site = self.rows;
-            }
-            *next += 1;
-            self.rows += 1;
         }
+        self.rows += batch.rows.len() as u32;
         Ok(())
     }
 
@@ -144,7 +189,7 @@ mod tests {
                 .map(|row| [1, 4, 4, 2][row as usize % 4])
                 .collect();
             for some in classes.chunks(33) {
-                sorted.add(some).unwrap();
+                sorted.add(&ClassRuns::new(some)).unwrap();
             }
             // 500, 500 and 1,000 rows.
             assert_eq!(sorted.sort(), 2 + 2 + 4);
@@ -159,6 +204,18 @@ mod tests {
                 }
             }
             assert!(seen.iter().all(|times| *times == 1));
+            // Rows are in the slices in which they would be one by one.
+            let mut alone = SortedRows::new(all.len());
+            for class in &classes {
+                alone.add(&ClassRuns::new(&[*class])).unwrap();
+            }
+            assert_eq!(alone.sort(), 8);
+            for slice in 0..8 {
+                assert_eq!(
+                    alone.order(slice..slice + 1),
+                    sorted.order(slice..slice + 1)
+                );
+            }
             if repeat == 0 {
                 let mut table = vec![];
                 let places = sorted.tables(1..4, &all, 4, &mut table);
@@ -169,6 +226,6 @@ mod tests {
             sorted.clear();
             assert_eq!(sorted.sort(), 0);
         }
-        assert!(sorted.add(&[5]).is_err());
+        assert!(sorted.add(&ClassRuns::new(&[5])).is_err());
     }
 }
