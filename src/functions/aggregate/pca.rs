@@ -86,12 +86,17 @@ fn fields() -> Fields {
 }
 
 /// Lists of numbers, `len` each.
-fn lists(numbers: Vec<f64>, len: usize, count: usize) -> Result<ArrayRef> {
+fn lists(
+    numbers: Vec<f64>,
+    len: usize,
+    count: usize,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
     Ok(Arc::new(ListArray::try_new(
         number(),
         OffsetBuffer::from_repeated_length(len, count),
         Arc::new(Float64Array::from(numbers)),
-        None,
+        nulls,
     )?))
 }
 
@@ -235,25 +240,22 @@ impl PairValue for Components {
         }
         let of_samples: Vec<ArrayRef> = vec![
             all_names(NAME, &self.ids, number)?,
-            lists(components, self.count, number * samples)?,
+            lists(components, self.count, number * samples, None)?,
         ];
         let of_samples = StructArray::try_new(sample_fields(), of_samples, None)?;
+        let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
+        // The fields of a NULL struct are NULL, too, because access to a field ignores the struct's validity.
         let columns: Vec<ArrayRef> = vec![
-            lists(values, self.count, number)?,
-            Arc::new(Float64Array::from(traces)),
+            lists(values, self.count, number, nulls.clone())?,
+            Arc::new(Float64Array::try_new(traces.into(), nulls.clone())?),
             Arc::new(ListArray::try_new(
                 sample(),
                 OffsetBuffer::from_repeated_length(samples, number),
                 Arc::new(of_samples),
-                None,
+                nulls.clone(),
             )?),
         ];
-        let nulls = NullBuffer::from(valid);
-        Ok(Arc::new(StructArray::try_new(
-            fields(),
-            columns,
-            Some(nulls),
-        )?))
+        Ok(Arc::new(StructArray::try_new(fields(), columns, nulls)?))
     }
 
     fn check_groups(&self, groups: usize) -> Result<()> {

@@ -98,10 +98,11 @@ pub fn allele_counts_array(
 /// Row-major `[rows × 5]` genotype counts as an Arrow struct array.
 pub fn genotype_counts_array(counts: &[i32], nulls: Option<NullBuffer>) -> Result<ArrayRef> {
     let width = GENOTYPE_CLASSES.len();
+    // The fields of a NULL struct are NULL, too, because access to a field ignores the struct's validity.
     let columns = (0..width)
         .map(|class| {
             let values: Vec<i32> = counts.iter().skip(class).step_by(width).copied().collect();
-            Arc::new(Int32Array::new(ScalarBuffer::from(values), None)) as ArrayRef
+            Arc::new(Int32Array::new(ScalarBuffer::from(values), nulls.clone())) as ArrayRef
         })
         .collect();
     let rows = counts.len() / width;
@@ -141,13 +142,14 @@ pub fn zygosity_counts_array(
             het.extend_from_slice(heterozygous);
         }
     }
-    let individuals = Int32Array::new(ScalarBuffer::from(individuals), None);
+    // As above.
+    let individuals = Int32Array::new(ScalarBuffer::from(individuals), nulls.clone());
     Ok(Arc::new(StructArray::try_new_with_length(
         zygosity_counts_fields(n_alleles)?,
         vec![
             Arc::new(individuals),
-            allele_counts_array(ac, n_alleles, None)?,
-            allele_counts_array(het, n_alleles, None)?,
+            allele_counts_array(ac, n_alleles, nulls.clone())?,
+            allele_counts_array(het, n_alleles, nulls.clone())?,
         ],
         nulls,
         rows,
