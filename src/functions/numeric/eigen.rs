@@ -341,7 +341,7 @@ mod tests {
                             0 => noise - 0.75,
                             1 => f64::from(u8::from(noise > 0.9)),
                             2 => f64::from(u8::from(noise > 0.6)) - 0.01,
-                            _ => f64::from(u8::from(i % (at + 2) == 0)) * 1e-3,
+                            _ => f64::from(u8::from(i.is_multiple_of(at + 2))) * 1e-3,
                         }
                     };
                     let of = |i, j| {

@@ -21,8 +21,8 @@ const PARTS: usize = 16;
 /// The least rows of a matrix for which several threads are used.
 const FEWEST_ROWS: usize = 256;
 
-/// Sums of squares that are taken for 0, where the largest element of the matrix is 1: the rounding errors of a matrix of low rank become smaller with
-/// every pass, and the squares of the smallest numbers have no digits.
+/// Sums of squares that count as 0, where the largest element of the matrix is 1. The rounding errors of a matrix of low rank become smaller with each
+/// pass, and the squares of the smallest doubles are not precise enough to divide by.
 const NOTHING: f64 = 1e-200;
 
 /// A tridiagonal matrix, and the reflections that lead to it.
