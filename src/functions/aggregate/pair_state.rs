@@ -80,7 +80,8 @@ impl<'a, V: PairValue> Group<'a, V> {
         self.statistic.matrix_bytes()
     }
 
-    /// Its rows, if they were too few to be added to a matrix. That depends on all rows of the group alone, not on how they came.
+    /// Its rows, if they were too few to be added to a matrix. Without a device, which gets rows sooner, that depends on all rows of the group
+    /// alone, not on how they came.
     pub(crate) fn few_rows(&self) -> Option<&'a SiteRows> {
         let rows = &self.state.rows;
         let is_few = size_of_val(rows.words()) < self.statistic.matrix_bytes();
