@@ -151,12 +151,10 @@ impl Shared {
         let end = first + (all - first) * (thread + 1) / threads;
         sums.clear();
         sums.resize(end - begin, Line::default());
-        let one = lanes.doubles(&[1.0; LINE]);
         for part in 0..PARTS {
             let of_part = self.of_parts.lines(part * all + begin, end - begin);
             for (sum, line) in sums.iter_mut().zip(of_part) {
-                let added = lanes.add_products(lanes.doubles(&sum.0), one, lanes.doubles(&line.0));
-                sum.0 = lanes.each(added);
+                sum.0 = lanes.each(lanes.plus(lanes.doubles(&sum.0), lanes.doubles(&line.0)));
             }
         }
         self.product.set_lines(begin, sums);
