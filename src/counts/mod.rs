@@ -57,7 +57,7 @@ pub use resident::{
 };
 pub use sample_set::{SampleIndex, SampleSet};
 pub(crate) use unset::{Setter, Unset};
-pub(crate) use workers::Workers;
+pub(crate) use workers::{Pool, Workers};
 
 #[cfg(test)]
 mod tests;

@@ -1,22 +1,57 @@
-//! [`Workers`]: the threads that a long computation may use, and whether it must stop.
+//! [`Workers`]: the threads that a long computation may use, and whether it must stop. [`Pool`]: threads that several computations use one after
+//! the other, since starting 15 threads takes more than half a millisecond.
 
 use std::fmt;
 use std::mem::MaybeUninit;
-use std::thread::{self, Builder, Scope};
+use std::num::NonZero;
+use std::sync::OnceLock;
+use std::thread;
 
 use parking_lot::Mutex;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::CountError;
 
 /// Parts of a computation for each thread, so that threads end at about the same time.
 const PARTS: usize = 8;
-/// Bytes that a thread sets at least: fewer take no longer than starting it.
-const PART_BYTES: usize = 1 << 19;
+/// Bytes that a thread sets at least: fewer take no longer than waking it.
+const PART_BYTES: usize = 1 << 17;
+
+/// Threads that wait for work beside those that call them, once a computation has needed them. They end when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    threads: usize,
+    /// `None` if the system does not start them.
+    started: OnceLock<Option<ThreadPool>>,
+}
+
+impl Pool {
+    /// So many threads, the calling one among them, or those that the machine has cores for. None is started yet.
+    pub(crate) fn new(threads: usize) -> Self {
+        Self {
+            threads,
+            started: OnceLock::new(),
+        }
+    }
+
+    fn started(&self) -> Option<&ThreadPool> {
+        let start = || {
+            // Sessions may have more partitions than the machine has cores.
+            let cores = thread::available_parallelism().map_or(1, NonZero::get);
+            let others = self.threads.saturating_sub(1).clamp(1, cores);
+            let named = ThreadPoolBuilder::new().thread_name(|at| format!("vcz-pairs-{at}"));
+            named.num_threads(others).build().ok()
+        };
+        self.started.get_or_init(start).as_ref()
+    }
+}
 
 /// Threads, and a question that is asked between steps.
 #[derive(Clone, Copy)]
 pub(crate) struct Workers<'a> {
     threads: usize,
+    /// Those beside the calling one; where there is none they are started for each computation.
+    pool: Option<&'a Pool>,
     stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -31,12 +66,25 @@ impl<'a> Workers<'a> {
     #[cfg(test)]
     pub(crate) const ALONE: Workers<'static> = Workers {
         threads: 1,
+        pool: None,
         stopped: &|| false,
     };
 
     /// `threads` threads, the calling one among them, until `stopped` says so.
     pub(crate) fn new(threads: usize, stopped: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        Self { threads, stopped }
+        Self {
+            threads,
+            pool: None,
+            stopped,
+        }
+    }
+
+    /// The same with threads of `pool`, which has as many, and which no other computation uses meanwhile.
+    pub(crate) fn of_pool(self, pool: &'a Pool) -> Self {
+        Self {
+            pool: Some(pool),
+            ..self
+        }
     }
 
     /// Those of the threads that are not more than `most`.
@@ -102,10 +150,24 @@ impl<'a> Workers<'a> {
                 }
             }
         };
-        thread::scope(|scope| {
-            start(scope, others, &run);
-            run();
-        });
+        let of_this_call;
+        let pool = match self.pool {
+            Some(pool) => pool,
+            None => {
+                of_this_call = Pool::new(self.threads);
+                &of_this_call
+            }
+        };
+        match pool.started() {
+            Some(pool) => pool.in_place_scope(|scope| {
+                for _ in 0..others {
+                    scope.spawn(|_| run());
+                }
+                run();
+            }),
+            // Without more threads, the calling one does all.
+            None => run(),
+        }
         failed.into_inner().map_or(Ok(()), Err)
     }
 
@@ -133,7 +195,11 @@ impl<'a> Workers<'a> {
             }
             Ok(())
         };
-        Workers::new(self.threads, &|| false).each(new.chunks_mut(part).enumerate(), set)?;
+        let never_stopped = Workers {
+            stopped: &|| false,
+            ..*self
+        };
+        never_stopped.each(new.chunks_mut(part).enumerate(), set)?;
         // SAFETY: `each` has returned without an error, so all jobs were done: these `len` values are set.
         unsafe { to.set_len(begin + len) };
         Ok(())
@@ -159,30 +225,11 @@ impl<'a> Workers<'a> {
     }
 }
 
-/// Starts `threads` threads that do `run`. Threads start further ones, since one thread would take long to start them all.
-fn start<'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    mut threads: usize,
-    run: &'scope (impl Fn() + Sync),
-) {
-    while threads > 0 {
-        let others = threads / 2;
-        let builder = Builder::new().name("vcz-pairs".to_string());
-        let begin = move || {
-            start(scope, others, run);
-            run();
-        };
-        // Without more threads, those that there are do all that is left.
-        if builder.spawn_scoped(scope, begin).is_err() {
-            break;
-        }
-        threads -= others + 1;
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
 
     use super::*;
 
@@ -206,6 +253,26 @@ mod tests {
             let none = workers.parts_of(&[0; 0], |_| Ok(()));
             assert_eq!(none, Ok(vec![]));
         }
+    }
+
+    #[test]
+    fn computations_share_a_pool() {
+        let pool = Pool::new(4);
+        let workers = Workers::new(4, &|| false).of_pool(&pool);
+        assert!(pool.started.get().is_none());
+        let threads = Mutex::new(HashSet::new());
+        for _ in 0..50 {
+            let work = |_| {
+                threads.lock().insert(thread::current().id());
+                // Within a computation as well.
+                workers.each(0..3, |_| Ok(()))
+            };
+            workers.each(0..20, work).unwrap();
+        }
+        let threads = threads.into_inner();
+        assert!((1..=4).contains(&threads.len()), "{threads:?}");
+        let alone = Workers::new(1, &|| false).of_pool(&pool);
+        alone.each(0..3, |_| Ok(())).unwrap();
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod error;
 mod executor;
 #[cfg(test)]
 mod filter_tests;
+mod handover;
 mod memory_budget;
 mod pairs;
 pub mod plan;

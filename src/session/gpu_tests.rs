@@ -75,9 +75,9 @@ async fn limited<T>(future: impl Future<Output = T>) -> T {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn fixtures_are_the_same() {
-    let sizes = [(1, 8192), (2, 37), (16, 100)];
+    let sizes = [(1, 8192), (16, 37)];
     let on_gpu = compare_stores(session, &stores(&fixtures()), &sizes).await;
-    assert!(on_gpu > 2000, "only {on_gpu} chunks");
+    assert!(on_gpu > 1300, "only {on_gpu} chunks");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -71,19 +71,12 @@ fn class_of(forms: Forms, samples: u64, total: u64) -> (u32, bool) {
 }
 
 /// Records rows of these classes, and rows without one of the alleles.
-fn record(shape: Shape, forms: Forms, device: &OnDevice, classes: &[u32], without_allele: u64) {
-    device.record(|sent| {
-        sent.classes.resize(shape.copies() + 1, 0);
-        // Where a row needs both alleles, one without is none.
-        if let (Some(rows), Forms::Covariance) = (sent.classes.first_mut(), forms) {
-            *rows += without_allele;
-        }
-        for class in classes {
-            if let Some(rows) = sent.classes.get_mut(*class as usize) {
-                *rows += 1;
-            }
-        }
-    });
+fn record(forms: Forms, device: &OnDevice, classes: &[u32], without_allele: u64) {
+    device.record_classes(classes);
+    // Where a row needs both alleles, one without is none.
+    if forms == Forms::Covariance && without_allele > 0 {
+        device.record(|sent| sent.merge_classes(&[without_allele]));
+    }
 }
 
 impl Relationship {
@@ -121,7 +114,7 @@ impl Relationship {
             others.sort_unstable();
             classes.clear();
         }
-        record(shape, forms, device, &classes, without_allele);
+        record(forms, device, &classes, without_allele);
         Ok(others)
     }
 
@@ -142,7 +135,8 @@ impl Relationship {
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
         let samples = shape.samples as u64;
-        let (mut classes, mut without_allele) = (vec![], 0);
+        let rows = parts.iter().map(|part| part.rows.len()).sum();
+        let (mut classes, mut without_allele) = (Vec::with_capacity(rows), 0);
         for part in &mut parts {
             part.rows.retain_mut(|row| {
                 let (class, flip) = class_of(forms, samples, u64::from(row.ones));
@@ -155,7 +149,7 @@ impl Relationship {
             });
         }
         device.send_resident_weighted(&parts, &classes, workers)?;
-        record(shape, forms, device, &classes, without_allele);
+        record(forms, device, &classes, without_allele);
         Ok(())
     }
 

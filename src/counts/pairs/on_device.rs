@@ -15,8 +15,11 @@ use super::pair_device::{
 use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED, plane_words};
 use crate::counts::{CountError, ResidentPart, Workers};
 
-/// Words that a thread copies at least: fewer take no longer than starting it.
-const PART_WORDS: usize = 1 << 17;
+/// Words that a thread copies at least: fewer take no longer than waking it.
+const PART_WORDS: usize = 1 << 14;
+
+/// Classes of rows that are counted together.
+const MOST_UNCOUNTED: usize = 1 << 15;
 
 /// How a row of pairs of units is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,28 @@ pub(super) struct SentRows {
     pub(super) classes: Vec<u64>,
 }
 
+impl SentRows {
+    /// Adds a row of each of these classes.
+    fn add_classes(&mut self, classes: &[u32]) {
+        let number = classes.iter().max().map_or(0, |class| *class as usize + 1);
+        self.classes.resize(number.max(self.classes.len()), 0);
+        for class in classes {
+            if let Some(rows) = self.classes.get_mut(*class as usize) {
+                *rows += 1;
+            }
+        }
+    }
+
+    /// Adds so many rows of each class, from 0 on.
+    pub(super) fn merge_classes(&mut self, of_classes: &[u64]) {
+        let number = of_classes.len().max(self.classes.len());
+        self.classes.resize(number, 0);
+        for (rows, others) in self.classes.iter_mut().zip(of_classes) {
+            *rows += others;
+        }
+    }
+}
+
 /// A counter once it was asked for; `None` if there is none and the host counts.
 type Opened<C> = Option<Arc<Box<C>>>;
 
@@ -51,6 +76,8 @@ pub(crate) struct OnDevice {
     counters: Mutex<BTreeMap<Units, Opened<dyn UnitCounter>>>,
     weighted: Mutex<Option<Opened<dyn WeightedCounter>>>,
     sent: Mutex<SentRows>,
+    /// Classes of rows that were sent and that `sent` does not have yet: while they are counted, other threads would wait.
+    classes: Mutex<Vec<u32>>,
     /// Whether no rows were sent.
     is_new: AtomicBool,
 }
@@ -63,6 +90,7 @@ impl OnDevice {
             counters: Mutex::default(),
             weighted: Mutex::default(),
             sent: Mutex::default(),
+            classes: Mutex::default(),
             is_new: AtomicBool::new(true),
         }
     }
@@ -147,6 +175,22 @@ impl OnDevice {
     pub(super) fn record(&self, change: impl FnOnce(&mut SentRows)) {
         change(&mut self.sent.lock());
         self.is_new.store(false, Ordering::Relaxed);
+    }
+
+    /// Records rows of these classes.
+    pub(super) fn record_classes(&self, classes: &[u32]) {
+        self.is_new.store(false, Ordering::Relaxed);
+        let many = {
+            let mut uncounted = self.classes.lock();
+            uncounted.extend_from_slice(classes);
+            if uncounted.len() < MOST_UNCOUNTED {
+                return;
+            }
+            std::mem::take(&mut *uncounted)
+        };
+        let mut counted = SentRows::default();
+        counted.add_classes(&many);
+        self.record(|sent| sent.merge_classes(&counted.classes));
     }
 
     /// Sends rows of `copies` copies, as units for those without and with missing calls; returns the numbers of those that the host counts.
@@ -267,7 +311,10 @@ impl OnDevice {
 
     /// The numbers of the rows that were sent, which are then forgotten.
     pub(super) fn take_sent(&self) -> SentRows {
-        std::mem::take(&mut self.sent.lock())
+        let classes = std::mem::take(&mut *self.classes.lock());
+        let mut sent = std::mem::take(&mut *self.sent.lock());
+        sent.add_classes(&classes);
+        sent
     }
 
     /// Gives the sums of the rows that were added, which are then no longer here.

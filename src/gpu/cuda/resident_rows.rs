@@ -1,7 +1,7 @@
 //! [`ResidentQueue`]: rows of bit-planes that are on a device, on their way to what the device counts.
 //!
-//! Threads add addresses of rows, which takes little time; the thread that adds the last of many passes all of them to the device.
-//! Calls of the driver take long, so the others go on meanwhile with an empty queue. Invariant: chunks are held until the kernels that read them
+//! Threads add addresses of rows, which takes little time; once there are many, they are passed to the device. Calls of the driver take long, so
+//! one thread makes them while the others go on with an empty queue, see [`Handover`]. Invariant: chunks are held until the kernels that read them
 //! have ended.
 
 use std::any::Any;
@@ -16,9 +16,12 @@ use super::resident::ChunkOnDevice;
 use super::sorted_rows::ClassRuns;
 use crate::counts::{CountError, ResidentPart, ResidentRow, ResidentRows, Workers};
 use crate::gpu::error::GpuError;
+use crate::gpu::handover::Handover;
 
 /// Rows that are passed to the device at a time.
 const QUEUED_ROWS: usize = 1 << 15;
+/// Addresses of rows that fit in page-locked memory.
+const PASSED_ROWS: usize = STAGING_BYTES / size_of::<u64>();
 /// Bytes of chunks whose rows are passed on before they are so many, since the memory of chunks is wanted for others.
 const HELD_BYTES: usize = 16 << 20;
 /// See [`address_of`].
@@ -71,7 +74,7 @@ struct Added {
     chunks: Vec<Arc<dyn ResidentRows>>,
 }
 
-/// Rows that were added and not passed on. Many threads add, so nothing is copied while one of them has the lock.
+/// Rows that were added and are too few to be passed on. Many threads add, so nothing is copied while one of them has the lock.
 #[derive(Debug, Default)]
 struct Queued {
     added: Vec<Added>,
@@ -81,10 +84,53 @@ struct Queued {
     held: usize,
 }
 
+impl Queued {
+    /// The same in parts of at most [`PASSED_ROWS`].
+    fn into_parts(self) -> Vec<Passed> {
+        let mut parts = vec![];
+        let mut part = Passed::default();
+        for added in self.added {
+            let mut begin = 0;
+            while begin < added.addresses.len() {
+                let left = PASSED_ROWS - part.addresses.len();
+                let end = added.addresses.len().min(begin + left);
+                part.addresses
+                    .extend_from_slice(added.addresses.get(begin..end).unwrap_or_default());
+                let classes = added.classes.get(begin..end);
+                part.classes.extend_from_slice(classes.unwrap_or_default());
+                part.chunks.extend(added.chunks.iter().cloned());
+                begin = end;
+                if part.addresses.len() == PASSED_ROWS {
+                    parts.push(std::mem::take(&mut part));
+                }
+            }
+        }
+        if !part.addresses.is_empty() {
+            parts.push(part);
+        }
+        for part in &mut parts {
+            part.runs = ClassRuns::new(&part.classes);
+        }
+        parts
+    }
+}
+
+/// Rows that are passed on together.
+#[derive(Debug, Default)]
+struct Passed {
+    addresses: Vec<u64>,
+    classes: Vec<u32>,
+    /// These sorted.
+    runs: ClassRuns,
+    chunks: Vec<Arc<dyn ResidentRows>>,
+}
+
 /// A queue of rows.
 #[derive(Debug)]
 pub(super) struct ResidentQueue {
     queued: Mutex<Queued>,
+    /// Rows that are to be passed on.
+    ready: Handover<Passed>,
     /// The number of the device.
     device: usize,
     /// 64-bit words of a row.
@@ -96,6 +142,7 @@ impl ResidentQueue {
     pub(super) fn new(device: usize, row_words: usize) -> Self {
         Self {
             queued: Mutex::default(),
+            ready: Handover::default(),
             device,
             row_words,
         }
@@ -140,10 +187,11 @@ impl ResidentQueue {
             let is_ready = queued.rows >= QUEUED_ROWS || queued.held >= HELD_BYTES;
             is_ready.then(|| std::mem::take(&mut *queued))
         };
-        match ready {
-            Some(ready) => pass(sink, ready, workers),
-            None => Ok(()),
-        }
+        let Some(ready) = ready else {
+            return Ok(());
+        };
+        self.ready.add(ready.into_parts());
+        self.ready.work_off(|part| pass(sink, part, workers))
     }
 
     /// Passes all rows that are left to the device.
@@ -151,8 +199,11 @@ impl ResidentQueue {
     /// # Errors
     /// As [`add`](Self::add).
     pub(super) fn finish<S: ResidentSink>(&mut self, sink: &Mutex<S>) -> Result<(), CountError> {
-        let queued = std::mem::take(self.queued.get_mut());
-        pass(sink, queued, &Workers::new(1, &|| false))
+        let mut ready = self.ready.take();
+        ready.extend(std::mem::take(self.queued.get_mut()).into_parts());
+        let workers = Workers::new(1, &|| false);
+        let mut parts = ready.into_iter();
+        parts.try_for_each(|part| pass(sink, part, &workers))
     }
 
     /// The chunk of a part.
@@ -183,40 +234,14 @@ impl ResidentQueue {
 /// Passes rows to the device.
 fn pass<S: ResidentSink>(
     sink: &Mutex<S>,
-    rows: Queued,
+    rows: Passed,
     workers: &Workers<'_>,
 ) -> Result<(), CountError> {
-    let mut added = rows.added.into_iter().peekable();
-    // Rows of the next one that are in memory already.
-    let mut begin = 0;
-    while added.peek().is_some() {
-        let mut memory = staging(sink, workers)?;
-        let addresses = bytemuck::cast_slice_mut(memory.bytes_mut(STAGING_BYTES));
-        let mut to: &mut [u64] = addresses;
-        let (mut classes, mut chunks) = (vec![], vec![]);
-        while let Some(next) = added.peek() {
-            let left = next.addresses.get(begin..).unwrap_or_default();
-            let some = left.len().min(to.len());
-            let (place, rest) = to.split_at_mut(some);
-            place.copy_from_slice(&left[..some]);
-            to = rest;
-            let of_some = next.classes.get(begin..begin + some);
-            classes.extend_from_slice(of_some.unwrap_or_default());
-            chunks.extend(next.chunks.iter().cloned());
-            if some < left.len() {
-                begin += some;
-                break;
-            }
-            begin = 0;
-            added.next();
-        }
-        let n_rows = STAGING_BYTES / size_of::<u64>() - to.len();
-        // Before the others have to wait.
-        let runs = ClassRuns::new(&classes);
-        let mut sink = sink.lock();
-        enqueue(&mut *sink, memory, n_rows, (&classes, &runs), chunks).map_err(of_device)?;
-    }
-    Ok(())
+    let mut memory = staging(sink, workers)?;
+    let addresses: &[u8] = bytemuck::cast_slice(&rows.addresses);
+    memory.bytes_mut(addresses.len()).copy_from_slice(addresses);
+    let mut sink = sink.lock();
+    enqueue(&mut *sink, memory, rows).map_err(of_device)
 }
 
 /// Page-locked memory, once there is some.
@@ -238,25 +263,20 @@ fn staging<S: ResidentSink>(sink: &Mutex<S>, workers: &Workers<'_>) -> Result<Pi
 }
 
 /// Enqueues the reading of rows whose addresses are in `memory`. After an error nothing is freed that the device may still read.
-fn enqueue<S: ResidentSink>(
-    sink: &mut S,
-    memory: Pinned,
-    rows: usize,
-    (classes, runs): (&[u32], &ClassRuns),
-    held: Vec<Arc<dyn ResidentRows>>,
-) -> Result<(), GpuError> {
+fn enqueue<S: ResidentSink>(sink: &mut S, memory: Pinned, rows: Passed) -> Result<(), GpuError> {
     let mut read = || {
         sink.reading_stream().device.bind()?;
-        let bytes = rows * size_of::<u64>();
+        let n_rows = rows.addresses.len();
+        let bytes = n_rows * size_of::<u64>();
         let from = sink
             .addresses()
             .ensure("addresses of rows", STAGING_BYTES)?;
         // SAFETY: the buffer has room; kernels that read what was in it are before this on the stream.
         unsafe { sink.reading_stream().enqueue_copy(from, &memory, 0..bytes) }?;
-        sink.read_rows(from, rows, classes, runs)
+        sink.read_rows(from, n_rows, &rows.classes, &rows.runs)
     };
     let done = read();
-    let held = sink.reading_stream().hold(held);
+    let held = sink.reading_stream().hold(rows.chunks);
     let given_back = sink.reading_stream().give_back(memory);
     done.and(held).and(given_back)
 }
