@@ -96,7 +96,7 @@ mod tests {
                     });
                 }
             });
-            assert_eq!(handover.take(), []);
+            assert!(handover.take().is_empty());
             let expected = 500 * (0..8).sum::<usize>() + 8 * (0..500).sum::<usize>();
             assert_eq!(sum.load(Ordering::SeqCst), expected);
         }

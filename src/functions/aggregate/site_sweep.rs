@@ -230,6 +230,8 @@ pub(super) fn in_order<'a>(sites: &'a SiteRecords, copies: Copies) -> Result<Vec
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::functions::interrupt::{Interrupt, Threads};
 
