@@ -15,6 +15,7 @@ mod counter;
 mod error;
 mod gather;
 pub mod gathered;
+mod idle_threads;
 mod lanes;
 mod masks;
 mod members;
@@ -57,7 +58,7 @@ pub use resident::{
 };
 pub use sample_set::{SampleIndex, SampleSet};
 pub(crate) use unset::{Setter, Unset};
-pub(crate) use workers::{Pool, Workers};
+pub(crate) use workers::Workers;
 
 #[cfg(test)]
 mod tests;

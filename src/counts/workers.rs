@@ -1,48 +1,37 @@
-//! [`Workers`]: the threads that a long computation may use, and whether it must stop. [`Pool`]: threads that several computations use one after
-//! the other, since starting 15 threads takes more than half a millisecond.
+//! [`Workers`]: the threads that a long computation may use, and whether it must stop.
 
+use std::cell::Cell;
 use std::fmt;
 use std::mem::MaybeUninit;
-use std::num::NonZero;
-use std::sync::OnceLock;
-use std::thread;
 
 use parking_lot::Mutex;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::CountError;
+use super::idle_threads::IdleThreads;
 
 /// Parts of a computation for each thread, so that threads end at about the same time.
 const PARTS: usize = 8;
 /// Bytes that a thread sets at least: fewer take no longer than waking it.
 const PART_BYTES: usize = 1 << 17;
 
-/// Threads that wait for work beside those that call them, once a computation has needed them. They end when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Pool {
-    threads: usize,
-    /// `None` if the system does not start them.
-    started: OnceLock<Option<ThreadPool>>,
+thread_local! {
+    /// Whether the thread does a job of a computation.
+    static IS_AT_WORK: Cell<bool> = const { Cell::new(false) };
 }
 
-impl Pool {
-    /// So many threads, the calling one among them, or those that the machine has cores for. None is started yet.
-    pub(crate) fn new(threads: usize) -> Self {
-        Self {
-            threads,
-            started: OnceLock::new(),
-        }
-    }
+/// The thread does jobs until this is dropped.
+struct AtWork;
 
-    fn started(&self) -> Option<&ThreadPool> {
-        let start = || {
-            // Sessions may have more partitions than the machine has cores.
-            let cores = thread::available_parallelism().map_or(1, NonZero::get);
-            let others = self.threads.saturating_sub(1).clamp(1, cores);
-            let named = ThreadPoolBuilder::new().thread_name(|at| format!("vcz-pairs-{at}"));
-            named.num_threads(others).build().ok()
-        };
-        self.started.get_or_init(start).as_ref()
+impl AtWork {
+    fn new() -> Self {
+        IS_AT_WORK.set(true);
+        Self
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        IS_AT_WORK.set(false);
     }
 }
 
@@ -50,8 +39,6 @@ impl Pool {
 #[derive(Clone, Copy)]
 pub(crate) struct Workers<'a> {
     threads: usize,
-    /// Those beside the calling one; where there is none they are started for each computation.
-    pool: Option<&'a Pool>,
     stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -66,25 +53,12 @@ impl<'a> Workers<'a> {
     #[cfg(test)]
     pub(crate) const ALONE: Workers<'static> = Workers {
         threads: 1,
-        pool: None,
         stopped: &|| false,
     };
 
     /// `threads` threads, the calling one among them, until `stopped` says so.
     pub(crate) fn new(threads: usize, stopped: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        Self {
-            threads,
-            pool: None,
-            stopped,
-        }
-    }
-
-    /// The same with threads of `pool`, which has as many, and which no other computation uses meanwhile.
-    pub(crate) fn of_pool(self, pool: &'a Pool) -> Self {
-        Self {
-            pool: Some(pool),
-            ..self
-        }
+        Self { threads, stopped }
     }
 
     /// Those of the threads that are not more than `most`.
@@ -120,7 +94,7 @@ impl<'a> Workers<'a> {
         }
     }
 
-    /// Does `work` for each of `jobs`, in any order and by several threads at a time.
+    /// Does `work` for each of `jobs`, in any order and by several threads at a time; by one within the work of another computation.
     ///
     /// # Errors
     /// The first error of `work`, and [`CountError::Stopped`]; jobs that are left are then not begun.
@@ -131,7 +105,11 @@ impl<'a> Workers<'a> {
     ) -> Result<(), CountError> {
         let jobs = jobs.into_iter();
         let most = jobs.size_hint().1.unwrap_or(usize::MAX);
-        let others = self.threads.min(most).saturating_sub(1);
+        let others = match IS_AT_WORK.get() {
+            // While it waits for threads, one of rayon's may begin other jobs of the computation that this is part of.
+            true => 0,
+            false => self.threads.min(most).saturating_sub(1),
+        };
         if others == 0 {
             for job in jobs {
                 self.check()?;
@@ -141,6 +119,7 @@ impl<'a> Workers<'a> {
         }
         let (jobs, failed) = (Mutex::new(jobs), Mutex::new(None));
         let run = || {
+            let _at_work = AtWork::new();
             while failed.lock().is_none() {
                 let Some(job) = jobs.lock().next() else {
                     break;
@@ -150,16 +129,8 @@ impl<'a> Workers<'a> {
                 }
             }
         };
-        let of_this_call;
-        let pool = match self.pool {
-            Some(pool) => pool,
-            None => {
-                of_this_call = Pool::new(self.threads);
-                &of_this_call
-            }
-        };
-        match pool.started() {
-            Some(pool) => pool.in_place_scope(|scope| {
+        match IdleThreads::take(others) {
+            Some(threads) => threads.scope(|scope| {
                 for _ in 0..others {
                     scope.spawn(|_| run());
                 }
@@ -227,9 +198,7 @@ impl<'a> Workers<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::thread;
 
     use super::*;
 
@@ -256,23 +225,18 @@ mod tests {
     }
 
     #[test]
-    fn computations_share_a_pool() {
-        let pool = Pool::new(4);
-        let workers = Workers::new(4, &|| false).of_pool(&pool);
-        assert!(pool.started.get().is_none());
-        let threads = Mutex::new(HashSet::new());
-        for _ in 0..50 {
-            let work = |_| {
-                threads.lock().insert(thread::current().id());
-                // Within a computation as well.
-                workers.each(0..3, |_| Ok(()))
-            };
-            workers.each(0..20, work).unwrap();
-        }
-        let threads = threads.into_inner();
-        assert!((1..=4).contains(&threads.len()), "{threads:?}");
-        let alone = Workers::new(1, &|| false).of_pool(&pool);
-        alone.each(0..3, |_| Ok(())).unwrap();
+    fn computations_may_be_nested() {
+        let workers = Workers::new(3, &|| false);
+        let (lock, done) = (Mutex::new(()), AtomicUsize::new(0));
+        let outer = |_| {
+            let _locked = lock.lock();
+            workers.each(0..4, |_| {
+                done.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            })
+        };
+        workers.each(0..20, outer).unwrap();
+        assert_eq!(done.into_inner(), 80);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! GFF3 and GTF are 1-based and inclusive, like positions in VCZ: a site is in a gene if `variant_position BETWEEN start AND stop`.
 //! BED tables are 0-based and half-open, like the files: `variant_position > start AND variant_position <= "end"`.
 //!
-//! The readers of noodles (noodles-gff, noodles-gtf, noodles-bed) are well kept, but would add 14 crates to this one's, among them rayon and the
+//! The readers of noodles (noodles-gff, noodles-gtf, noodles-bed) are well kept, but would add more than ten crates to this one's, among them the
 //! indexes CSI and tabix, do not limit the length of a line, and do not name the line in errors. So lines are read here, by `TextLines`, as
 //! those of masks are.
 

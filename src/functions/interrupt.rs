@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+use crate::counts::Workers;
 use crate::counts::sites::SiteDevice;
-use crate::counts::{Pool, Workers};
 
 /// Work of this many steps, each of about a nanosecond, gives its thread up; less is not worth the change of threads.
 const LONG: usize = 1 << 24;
@@ -20,20 +20,18 @@ tokio::task_local! {
     static CURRENT: Interrupt;
 }
 
-/// The threads of an operator, which its partitions share.
-#[derive(Debug)]
+/// The threads of an operator, which its partitions share. Clones are of the same threads.
+#[derive(Clone, Debug)]
 pub struct Threads {
     /// Those that no computation has.
-    free: AtomicUsize,
-    pool: Pool,
+    free: Arc<AtomicUsize>,
 }
 
 impl Threads {
     /// So many threads.
     pub fn new(threads: usize) -> Self {
         Self {
-            free: AtomicUsize::new(threads),
-            pool: Pool::new(threads),
+            free: Arc::new(AtomicUsize::new(threads)),
         }
     }
 }
@@ -69,17 +67,17 @@ impl Drop for Lease<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     stop: Arc<AtomicBool>,
-    threads: Arc<Threads>,
+    threads: Threads,
     /// What sums over pairs of sites, beside the host.
     site_device: Option<Arc<dyn SiteDevice>>,
 }
 
 impl Interrupt {
     /// Of an operator with these threads.
-    pub fn new(threads: &Arc<Threads>) -> Self {
+    pub fn new(threads: &Threads) -> Self {
         Self {
             stop: Arc::default(),
-            threads: Arc::clone(threads),
+            threads: threads.clone(),
             site_device: None,
         }
     }
@@ -135,9 +133,7 @@ pub(crate) fn with_workers<T>(work: impl FnOnce(&Workers<'_>) -> T) -> T {
     let current = Interrupt::current();
     let lease = Lease::new(&current.threads);
     let stopped = || current.stop.load(Ordering::Relaxed);
-    let workers = Workers::new(lease.taken, &stopped);
-    // One computation has all threads that are free, so no two use the pool at the same time.
-    work(&workers.of_pool(&current.threads.pool))
+    work(&Workers::new(lease.taken, &stopped))
 }
 
 /// Runs `work` with the calling thread alone, as [`with_workers`] does otherwise. For work that all partitions do at the same time, after each of their
@@ -185,7 +181,7 @@ mod tests {
 
     #[test]
     fn computations_share_threads() {
-        let threads = Arc::new(Threads::new(4));
+        let threads = Threads::new(4);
         let [one, other] = [Interrupt::new(&threads), Interrupt::new(&threads)];
         let number =
             |interrupt: &Interrupt| interrupt.within(|| with_workers(|workers| workers.threads()));

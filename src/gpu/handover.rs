@@ -1,12 +1,16 @@
 //! [`Handover`]: a queue of work that one thread does at a time, where each thread that adds to it has other work too.
 //!
 //! A thread that adds work also does work that is ready, unless two threads are at it already: one that works, and one that waits to take its place
-//! after the next piece. So no thread works for the others for long, and no more than one waits. Invariant: once every call of
-//! [`work_off`](Handover::work_off) has returned without an error, nothing is ready. No thread waits for others to add work.
+//! after the next piece. So no thread works for the others for long. Others wait as well only if much is ready, so that they do not add work faster
+//! than it is done. Invariant: once every call of [`work_off`](Handover::work_off) has returned without an error, nothing is ready. No thread waits for
+//! others to add work.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
+
+/// Pieces that are ready before threads that add more have to wait.
+const MOST_READY: usize = 4;
 
 /// Work that is ready.
 #[derive(Debug)]
@@ -39,8 +43,10 @@ impl<T> Handover<T> {
     /// # Errors
     /// The first of `work`; what is left is ready for other threads.
     pub(super) fn work_off<E>(&self, mut work: impl FnMut(T) -> Result<(), E>) -> Result<(), E> {
-        let Some(next) = self.next.try_lock() else {
-            return Ok(());
+        let next = match self.next.try_lock() {
+            Some(next) => next,
+            None if self.ready.lock().len() < MOST_READY => return Ok(()),
+            None => self.next.lock(),
         };
         let _working = self.working.lock();
         // From here on another thread may wait for this one: it finds what is added from here on.
@@ -67,6 +73,7 @@ impl<T> Handover<T> {
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
 
@@ -100,6 +107,29 @@ mod tests {
             let expected = 500 * (0..8).sum::<usize>() + 8 * (0..500).sum::<usize>();
             assert_eq!(sum.load(Ordering::SeqCst), expected);
         }
+    }
+
+    #[test]
+    fn little_is_ready_while_work_is_slow() {
+        let (handover, most) = (Handover::default(), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for at in 0..20 {
+                        handover.add([at]);
+                        let work = |_| {
+                            let ready = handover.ready.lock().len();
+                            most.fetch_max(ready, Ordering::SeqCst);
+                            thread::sleep(Duration::from_micros(200));
+                            Ok::<(), ()>(())
+                        };
+                        handover.work_off(work).unwrap();
+                    }
+                });
+            }
+        });
+        let most = most.into_inner();
+        assert!(most <= MOST_READY + 8, "{most}");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! the plan as it is without them.
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock};
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result};
@@ -21,7 +21,6 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt, stream};
-use parking_lot::Mutex;
 
 use super::pairs::PairsExec;
 use super::pairs_memory::check_memory;
@@ -135,8 +134,8 @@ fn calls_of_window(node: &Arc<dyn ExecutionPlan>) -> impl Iterator<Item = &Aggre
 #[derive(Debug)]
 pub struct InterruptibleExec {
     input: Arc<dyn ExecutionPlan>,
-    /// As many as the session has partitions, for all partitions together; those of the executions that run.
-    threads: Mutex<Weak<Threads>>,
+    /// As many as the session has partitions, for all partitions together.
+    threads: OnceLock<Threads>,
     /// Whether it computes frames.
     runs_window: bool,
     /// Whether a poll may take long although each of its computations is short.
@@ -154,7 +153,7 @@ impl InterruptibleExec {
         let compares_sites = sums_over_sites(&input);
         Self {
             input,
-            threads: Mutex::default(),
+            threads: OnceLock::new(),
             runs_window,
             polls_long,
             compares_sites,
@@ -190,18 +189,11 @@ impl ExecutionPlan for InterruptibleExec {
     ) -> Result<SendableRecordBatchStream> {
         let partitions = context.session_config().target_partitions();
         let settings = VczSettings::of(context.session_config().options());
-        let threads = {
-            let mut last = self.threads.lock();
-            last.upgrade().unwrap_or_else(|| {
-                let threads = Arc::new(Threads::new(partitions));
-                *last = Arc::downgrade(&threads);
-                threads
-            })
-        };
+        let threads = self.threads.get_or_init(|| Threads::new(partitions));
         let input = self.input.execute(partition, context)?;
         let schema = self.schema();
         let steps = if self.polls_long { usize::MAX } else { 0 };
-        let interrupt = Interrupt::new(&threads);
+        let interrupt = Interrupt::new(threads);
         let stops = Stops(interrupt.clone());
         let settings = self.compares_sites.then_some(settings);
         // The task starts when the first batch is wanted, as the input would.

@@ -16,9 +16,9 @@ use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED, plane_words};
 use crate::counts::{CountError, ResidentPart, Workers};
 
 /// Words that a thread copies at least: fewer take no longer than waking it.
-const PART_WORDS: usize = 1 << 14;
+const PART_WORDS: usize = 1 << 15;
 
-/// Classes of rows that are counted together.
+/// Rows whose classes are counted together.
 const MOST_UNCOUNTED: usize = 1 << 15;
 
 /// How a row of pairs of units is counted.
@@ -76,7 +76,7 @@ pub(crate) struct OnDevice {
     counters: Mutex<BTreeMap<Units, Opened<dyn UnitCounter>>>,
     weighted: Mutex<Option<Opened<dyn WeightedCounter>>>,
     sent: Mutex<SentRows>,
-    /// Classes of rows that were sent and that `sent` does not have yet: while they are counted, other threads would wait.
+    /// Classes of rows that were sent and that `sent` does not have yet: they are counted outside of the locks.
     classes: Mutex<Vec<u32>>,
     /// Whether no rows were sent.
     is_new: AtomicBool,

@@ -88,10 +88,10 @@ impl SampleFeed {
 
     /// Records rows before they are sent.
     fn record(&self, parts: &[ResidentPart]) -> Result<(), CountError> {
-        let mut sent = self.sent.lock();
-        sent.by_copies.resize(2 * self.samples + 1, 0);
+        // Outside of the lock, which all partitions take.
+        let mut by_copies = vec![0; 2 * self.samples + 1];
         for row in parts.iter().flat_map(|part| &part.rows) {
-            match sent.by_copies.get_mut(row.ones as usize) {
+            match by_copies.get_mut(row.ones as usize) {
                 Some(rows) => *rows += 1,
                 None => {
                     return Err(CountError::Device(format!(
@@ -100,6 +100,11 @@ impl SampleFeed {
                     )));
                 }
             }
+        }
+        let mut sent = self.sent.lock();
+        sent.by_copies.resize(by_copies.len(), 0);
+        for (sum, rows) in sent.by_copies.iter_mut().zip(by_copies) {
+            *sum += rows;
         }
         sent.rows += parts.iter().map(|part| part.rows.len() as u64).sum::<u64>();
         // Counts have 32 bits.

@@ -230,8 +230,6 @@ pub(super) fn in_order<'a>(sites: &'a SiteRecords, copies: Copies) -> Result<Vec
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::functions::interrupt::{Interrupt, Threads};
 
@@ -255,7 +253,7 @@ mod tests {
     fn a_sweep_stops_between_tiles() {
         let positions = vec![0.0; 10 * BLOCK];
         for threads in [1, 3] {
-            let interrupt = Interrupt::new(&Arc::new(Threads::new(threads)));
+            let interrupt = Interrupt::new(&Threads::new(threads));
             let tiles = AtomicUsize::new(0);
             let start = || Counted {
                 tiles: &tiles,

@@ -1,6 +1,7 @@
 //! Vectors and symmetric matrices in lines of eight numbers, each a cache line, for [`eigen`](super::eigen): the loops of
 //! [`tridiagonalise`](super::tridiagonalise) read five of them at once, and one that crosses cache lines takes twice as long.
 
+use std::fmt::Debug;
 use std::mem::take;
 use std::ops::Range;
 
@@ -13,6 +14,115 @@ pub(super) const LINE: usize = 8;
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Line(pub(super) [f64; LINE]);
+
+/// Half of a line.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
+pub(crate) struct HalfLine([f64; LINE / 2]);
+
+/// A component of each of some vectors.
+pub(crate) trait Vectors: Copy + Debug + Default {
+    /// How many vectors.
+    const NUMBER: usize;
+
+    /// The component of each.
+    fn each(&self) -> &[f64];
+
+    /// The same, to change it.
+    fn each_mut(&mut self) -> &mut [f64];
+
+    /// self += factor · other
+    fn add_times<L: Lanes>(&mut self, lanes: L, factor: f64, other: &Self);
+
+    /// self −= Σ factor · other
+    fn subtract<L: Lanes>(&mut self, lanes: L, factors: &Self, others: &[Self; LINE]);
+
+    /// The products of each vector of one block with each of the other: row `i` has those of vector `i` of the first.
+    fn inner_products<L: Lanes>(lanes: L, block: &[Self], others: &[Self]) -> [Self; LINE];
+}
+
+impl Vectors for Line {
+    const NUMBER: usize = LINE;
+
+    #[inline(always)]
+    fn each(&self) -> &[f64] {
+        &self.0
+    }
+
+    #[inline(always)]
+    fn each_mut(&mut self) -> &mut [f64] {
+        &mut self.0
+    }
+
+    #[inline(always)]
+    fn add_times<L: Lanes>(&mut self, lanes: L, factor: f64, other: &Self) {
+        let factor = lanes.doubles(&[factor; LINE]);
+        let sum = lanes.add_products(lanes.doubles(&self.0), factor, lanes.doubles(&other.0));
+        self.0 = lanes.each(sum);
+    }
+
+    #[inline(always)]
+    fn subtract<L: Lanes>(&mut self, lanes: L, factors: &Self, others: &[Self; LINE]) {
+        let mut sum = lanes.doubles(&self.0);
+        for (factor, other) in factors.0.iter().zip(others) {
+            let factor = lanes.doubles(&[-factor; LINE]);
+            sum = lanes.add_products(sum, factor, lanes.doubles(&other.0));
+        }
+        self.0 = lanes.each(sum);
+    }
+
+    #[inline(always)]
+    fn inner_products<L: Lanes>(lanes: L, block: &[Self], others: &[Self]) -> [Self; LINE] {
+        let mut sums = [lanes.doubles(&[0.0; LINE]); LINE];
+        for (a, b) in block.iter().zip(others) {
+            let b = lanes.doubles(&b.0);
+            for (sum, x) in sums.iter_mut().zip(&a.0) {
+                *sum = lanes.add_products(*sum, lanes.doubles(&[*x; LINE]), b);
+            }
+        }
+        sums.map(|sum| Self(lanes.each(sum)))
+    }
+}
+
+/// Loops over four numbers are the vector instructions of the level that they are compiled for.
+impl Vectors for HalfLine {
+    const NUMBER: usize = LINE / 2;
+
+    #[inline(always)]
+    fn each(&self) -> &[f64] {
+        &self.0
+    }
+
+    #[inline(always)]
+    fn each_mut(&mut self) -> &mut [f64] {
+        &mut self.0
+    }
+
+    #[inline(always)]
+    fn add_times<L: Lanes>(&mut self, _lanes: L, factor: f64, other: &Self) {
+        for (to, from) in self.0.iter_mut().zip(other.0) {
+            *to += factor * from;
+        }
+    }
+
+    #[inline(always)]
+    fn subtract<L: Lanes>(&mut self, lanes: L, factors: &Self, others: &[Self; LINE]) {
+        for (factor, other) in factors.0.iter().zip(others) {
+            self.add_times(lanes, -factor, other);
+        }
+    }
+
+    #[inline(always)]
+    fn inner_products<L: Lanes>(lanes: L, block: &[Self], others: &[Self]) -> [Self; LINE] {
+        let mut products = [Self::default(); LINE];
+        for (a, b) in block.iter().zip(others) {
+            for (sum, x) in products.iter_mut().zip(a.0) {
+                sum.add_times(lanes, x, b);
+            }
+        }
+        products
+    }
+}
 
 /// Lines of so many numbers.
 pub(super) fn lines_of(n: usize) -> usize {

@@ -6,7 +6,7 @@ use crate::counts::Lanes;
 use crate::counts::pairs::{CentredRow, CentredRows};
 
 use super::krylov::Symmetric;
-use super::lines::{LINE, Line};
+use super::lines::Vectors;
 
 /// Σ of w z zᵀ over rows, less m z̄ z̄ᵀ if means over the m rows are taken away, divided by a number.
 #[derive(Debug)]
@@ -92,54 +92,52 @@ impl Symmetric for LocalRelationship<'_> {
     }
 
     #[inline(always)]
-    fn multiply<L: Lanes>(&self, lanes: L, vectors: &[Line], products: &mut [Line]) {
-        let zero = lanes.doubles(&[0.0; LINE]);
-        let mut total = zero;
-        for line in vectors {
-            total = lanes.plus(total, lanes.doubles(&line.0));
+    fn multiply<L: Lanes, V: Vectors>(&self, lanes: L, vectors: &[V], products: &mut [V]) {
+        let mut total = V::default();
+        for components in vectors {
+            total.add_times(lanes, 1.0, components);
         }
-        products.fill(Line::default());
+        products.fill(V::default());
         // What all individuals get.
-        let mut common = zero;
+        let mut common = V::default();
         for row in self.rows.rows() {
             let lists = [row.heterozygotes, row.homozygotes, row.incomplete];
             let differences = [1.0, 2.0, row.mean];
-            let minus_mean = lanes.doubles(&[-row.mean; LINE]);
-            let mut product = lanes.add_products(zero, minus_mean, total);
-            for at in 0..lists.len() {
-                let difference = lanes.doubles(&[differences[at]; LINE]);
-                let sum = sum_of(lanes, lists[at], vectors);
-                product = lanes.add_products(product, difference, sum);
+            let mut product = V::default();
+            product.add_times(lanes, -row.mean, &total);
+            for (list, difference) in lists.into_iter().zip(differences) {
+                product.add_times(lanes, difference, &sum_of(lanes, list, vectors));
             }
-            let weight = lanes.doubles(&[row.weight / self.divisor; LINE]);
-            let weighted = lanes.add_products(zero, weight, product);
-            common = lanes.add_products(common, minus_mean, weighted);
-            for at in 0..lists.len() {
-                let difference = lanes.doubles(&[differences[at]; LINE]);
-                let added = lanes.add_products(zero, difference, weighted);
-                for individual in lists[at] {
-                    if let Some(line) = products.get_mut(*individual as usize) {
-                        line.0 = lanes.each(lanes.plus(lanes.doubles(&line.0), added));
+            let mut weighted = V::default();
+            weighted.add_times(lanes, row.weight / self.divisor, &product);
+            common.add_times(lanes, -row.mean, &weighted);
+            for (list, difference) in lists.into_iter().zip(differences) {
+                let mut added = V::default();
+                added.add_times(lanes, difference, &weighted);
+                for individual in list {
+                    if let Some(components) = products.get_mut(*individual as usize) {
+                        components.add_times(lanes, 1.0, &added);
                     }
                 }
             }
         }
-        let mut of_sums = zero;
+        let mut of_sums = V::default();
         if let Some(sums) = &self.sums {
-            for (line, sum) in vectors.iter().zip(sums) {
-                let sum = lanes.doubles(&[*sum; LINE]);
-                of_sums = lanes.add_products(of_sums, sum, lanes.doubles(&line.0));
+            let mut product = V::default();
+            for (components, sum) in vectors.iter().zip(sums) {
+                product.add_times(lanes, *sum, components);
             }
-            let factor = -1.0 / (self.rows.len() as f64 * self.divisor);
-            of_sums = lanes.add_products(zero, lanes.doubles(&[factor; LINE]), of_sums);
+            of_sums.add_times(
+                lanes,
+                -1.0 / (self.rows.len() as f64 * self.divisor),
+                &product,
+            );
         }
-        for (at, line) in products.iter_mut().enumerate() {
-            let mut sum = lanes.plus(lanes.doubles(&line.0), common);
+        for (at, components) in products.iter_mut().enumerate() {
+            components.add_times(lanes, 1.0, &common);
             if let Some(of_individual) = self.sums.as_ref().and_then(|sums| sums.get(at)) {
-                let of_individual = lanes.doubles(&[*of_individual; LINE]);
-                sum = lanes.add_products(sum, of_individual, of_sums);
+                components.add_times(lanes, *of_individual, &of_sums);
             }
-            line.0 = lanes.each(sum);
         }
     }
 }
@@ -147,23 +145,26 @@ impl Symmetric for LocalRelationship<'_> {
 /// Sums that are added to in turns, so that none waits for the one before.
 const SUMS: usize = 4;
 
-/// The sum of the lines of some individuals.
+/// The sum of the components of some individuals.
 #[inline(always)]
-fn sum_of<L: Lanes>(lanes: L, individuals: &[u32], vectors: &[Line]) -> L::Doubles {
-    let mut sums = [lanes.doubles(&[0.0; LINE]); SUMS];
+fn sum_of<L: Lanes, V: Vectors>(lanes: L, individuals: &[u32], vectors: &[V]) -> V {
+    let mut sums = [V::default(); SUMS];
     let (groups, rest) = individuals.as_chunks::<SUMS>();
     for group in groups {
-        for at in 0..SUMS {
-            if let Some(line) = vectors.get(group[at] as usize) {
-                sums[at] = lanes.plus(sums[at], lanes.doubles(&line.0));
+        for (sum, individual) in sums.iter_mut().zip(group) {
+            if let Some(components) = vectors.get(*individual as usize) {
+                sum.add_times(lanes, 1.0, components);
             }
         }
     }
-    let [mut sum, second, third, fourth] = sums;
+    let [mut sum, second, mut third, fourth] = sums;
     for individual in rest {
-        if let Some(line) = vectors.get(*individual as usize) {
-            sum = lanes.plus(sum, lanes.doubles(&line.0));
+        if let Some(components) = vectors.get(*individual as usize) {
+            sum.add_times(lanes, 1.0, components);
         }
     }
-    lanes.plus(lanes.plus(sum, second), lanes.plus(third, fourth))
+    sum.add_times(lanes, 1.0, &second);
+    third.add_times(lanes, 1.0, &fourth);
+    sum.add_times(lanes, 1.0, &third);
+    sum
 }

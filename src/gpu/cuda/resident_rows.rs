@@ -1,7 +1,7 @@
 //! [`ResidentQueue`]: rows of bit-planes that are on a device, on their way to what the device counts.
 //!
 //! Threads add addresses of rows, which takes little time; once there are many, they are passed to the device. Calls of the driver take long, so
-//! one thread makes them while the others go on with an empty queue, see [`Handover`]. Invariant: chunks are held until the kernels that read them
+//! one thread makes them while the others go on with an empty queue as long as little waits for it, see [`Handover`]. Invariant: chunks are held until the kernels that read them
 //! have ended.
 
 use std::any::Any;
