@@ -17,6 +17,7 @@ pub(crate) mod krylov;
 pub(crate) mod lines;
 pub(crate) mod local_relationship;
 pub mod many_blocks;
+mod orthogonal_blocks;
 pub mod partition;
 pub mod populations;
 pub mod site;

@@ -1,0 +1,301 @@
+//! [`Basis`]: blocks of vectors at right angles, of which [`krylov`](super::krylov) makes one after the other.
+
+use super::eigen::{finished, start};
+use super::lines::{LINE, Vectors};
+use super::vectors::{add_times, dot};
+use crate::counts::Lanes;
+
+/// Vectors that are shorter than this part of the longest product are rounding errors.
+const NOTHING: f64 = 1e-13;
+/// What is left of vectors that are shorter than this part of it has rounding errors that are not small beside it.
+const SMALL: f64 = 1e-3;
+
+/// A matrix of as many rows and columns as a block has vectors.
+pub(super) type Square<V> = [V; LINE];
+
+/// Blocks of vectors of length 1, all at right angles.
+pub(super) struct Basis<V> {
+    n: usize,
+    pub(super) blocks: Vec<Vec<V>>,
+    /// Vectors that replaced others.
+    replaced: usize,
+}
+
+impl<V: Vectors> Basis<V> {
+    /// No blocks yet of vectors of this length.
+    pub(super) fn new(n: usize) -> Self {
+        Self {
+            n,
+            blocks: vec![],
+            replaced: 0,
+        }
+    }
+
+    /// Takes from products with the last block what they have in common with the vectors of all blocks: first that with the last two, of which
+    /// there is much, and then rounding errors.
+    #[inline(always)]
+    pub(super) fn project_out<L: Lanes>(&self, lanes: L, vectors: &mut [V]) {
+        let last = self.blocks.iter().rev().take(2);
+        for block in last.chain(&self.blocks) {
+            let overlaps = V::inner_products(lanes, block, vectors);
+            for (to, from) in vectors.iter_mut().zip(block) {
+                to.subtract(lanes, from, &overlaps);
+            }
+        }
+    }
+
+    /// Adds a block of what `vectors`, which have nothing in common with the others, are made of; returns the triangular matrix R of vectors =
+    /// block · R. What they are made of was as long as `longest`; a vector of which nothing is left beside the ones before it is replaced by another.
+    #[inline(always)]
+    pub(super) fn extend<L: Lanes>(
+        &mut self,
+        lanes: L,
+        vectors: &mut [V],
+        longest: f64,
+    ) -> Square<V> {
+        match orthogonalise(lanes, vectors, longest) {
+            Some(triangle) => {
+                self.blocks.push(vectors.to_vec());
+                triangle
+            }
+            None => self.extend_by_columns(lanes, vectors, longest),
+        }
+    }
+
+    /// The same one vector after the other, however short they are and however much they have in common.
+    fn extend_by_columns<L: Lanes>(&mut self, lanes: L, vectors: &[V], longest: f64) -> Square<V> {
+        let nothing = NOTHING * longest;
+        let mut triangle = Square::<V>::default();
+        let component = |column: usize| move |components: &V| components.each()[column];
+        let columns = (0..V::NUMBER).map(|at| vectors.iter().map(component(at)).collect());
+        let mut columns: Vec<Vec<f64>> = columns.collect();
+        for this in 0..V::NUMBER {
+            let (before, rest) = columns.split_at_mut(this);
+            let Some(column) = rest.first_mut() else {
+                break;
+            };
+            for _ in 0..2 {
+                for (other, triangle) in before.iter().zip(&mut triangle) {
+                    let overlap = dot(other, column);
+                    add_times(column, -overlap, other);
+                    triangle.each_mut()[this] += overlap;
+                }
+            }
+            let length = dot(column, column).sqrt();
+            match length > nothing {
+                true => triangle[this].each_mut()[this] = length,
+                false => self.replace(column),
+            }
+            if length <= longest * SMALL {
+                // Rounding errors are not small beside what is left.
+                normalise(column);
+                self.separate(lanes, column, before);
+            }
+            normalise(column);
+        }
+        let mut block = vec![V::default(); self.n];
+        for (i, components) in block.iter_mut().enumerate() {
+            for (x, column) in components.each_mut().iter_mut().zip(&columns) {
+                *x = column[i];
+            }
+        }
+        self.blocks.push(block);
+        triangle
+    }
+
+    /// Makes a vector noise.
+    fn replace(&mut self, column: &mut [f64]) {
+        self.replaced += 1;
+        for (i, x) in column.iter_mut().enumerate() {
+            *x = start(i, LINE + self.replaced) - 0.75;
+        }
+    }
+
+    /// Takes from a vector what it has in common with the blocks and with those `before` it.
+    fn separate<L: Lanes>(&self, lanes: L, column: &mut [f64], before: &[Vec<f64>]) {
+        for _ in 0..2 {
+            for block in &self.blocks {
+                let mut overlaps = V::default();
+                for (x, components) in column.iter().zip(block) {
+                    overlaps.add_times(lanes, *x, components);
+                }
+                for (x, components) in column.iter_mut().zip(block) {
+                    for (overlap, y) in overlaps.each().iter().zip(components.each()) {
+                        *x -= overlap * y;
+                    }
+                }
+            }
+            for other in before {
+                let overlap = dot(other, column);
+                add_times(column, -overlap, other);
+            }
+        }
+    }
+
+    /// The sum of the vectors of all blocks with these factors.
+    pub(super) fn combined(&self, factors: &[f64]) -> Vec<f64> {
+        let mut vector = vec![0.0; self.n];
+        for (block, factors) in self.blocks.iter().zip(factors.chunks(V::NUMBER)) {
+            for (sum, components) in vector.iter_mut().zip(block) {
+                for (factor, x) in factors.iter().zip(components.each()) {
+                    *sum += factor * x;
+                }
+            }
+        }
+        finished(&mut vector);
+        vector
+    }
+}
+
+/// Makes vectors orthogonal and their lengths 1 by the Cholesky factor of their products, twice, since the first time leaves rounding errors
+/// (Yamamoto et al. 2015, CholeskyQR2); returns the triangular matrix R of what they were = what they are · R. `None`, and nothing is changed, if one
+/// of them is short beside `longest` or the others, or has much in common with those before it.
+#[inline(always)]
+fn orthogonalise<L: Lanes, V: Vectors>(
+    lanes: L,
+    vectors: &mut [V],
+    longest: f64,
+) -> Option<Square<V>> {
+    let first = factor_of(lanes, &V::inner_products(lanes, vectors, vectors))?;
+    let lengths = || (0..V::NUMBER).map(|at| first[at].each()[at]);
+    let least = SMALL * lengths().fold(longest, f64::max);
+    if lengths().any(|length| length <= least) {
+        return None;
+    }
+    divide(lanes, vectors, &first);
+    // Products of vectors that are nearly orthogonal have a factor.
+    let second = factor_of(lanes, &V::inner_products(lanes, vectors, vectors))?;
+    divide(lanes, vectors, &second);
+    let mut product = Square::<V>::default();
+    for (to, row) in product.iter_mut().zip(&second) {
+        for (x, from) in row.each().iter().zip(&first) {
+            to.add_times(lanes, *x, from);
+        }
+    }
+    Some(product)
+}
+
+/// The triangular matrix R with RᵀR = `products`; `None` if a pivot is not positive.
+#[inline(always)]
+fn factor_of<L: Lanes, V: Vectors>(lanes: L, products: &Square<V>) -> Option<Square<V>> {
+    let mut factor = Square::<V>::default();
+    for i in 0..V::NUMBER {
+        let mut row = products[i];
+        for above in &factor[..i] {
+            row.add_times(lanes, -above.each()[i], above);
+        }
+        let pivot = row.each()[i];
+        if !(pivot > 0.0 && pivot.is_finite()) {
+            return None;
+        }
+        let length = pivot.sqrt();
+        for (j, x) in row.each_mut().iter_mut().enumerate() {
+            *x = if j < i { 0.0 } else { *x / length };
+        }
+        factor[i] = row;
+    }
+    Some(factor)
+}
+
+/// Multiplies vectors by the inverse of a triangular matrix.
+#[inline(always)]
+fn divide<L: Lanes, V: Vectors>(lanes: L, vectors: &mut [V], triangle: &Square<V>) {
+    // Rows of the inverse, the last one first.
+    let mut inverse = Square::<V>::default();
+    for i in (0..V::NUMBER).rev() {
+        let of_row = triangle[i].each();
+        let mut row = V::default();
+        row.each_mut()[i] = 1.0;
+        for (j, below) in inverse
+            .iter()
+            .enumerate()
+            .skip(i + 1)
+            .take(V::NUMBER - i - 1)
+        {
+            row.add_times(lanes, -of_row[j], below);
+        }
+        for x in row.each_mut() {
+            *x /= of_row[i];
+        }
+        inverse[i] = row;
+    }
+    for components in vectors {
+        let mut product = V::default();
+        for (x, row) in components.each().iter().zip(&inverse) {
+            product.add_times(lanes, *x, row);
+        }
+        *components = product;
+    }
+}
+
+fn normalise(column: &mut [f64]) {
+    let factor = 1.0 / dot(column, column).sqrt();
+    column.iter_mut().for_each(|x| *x *= factor);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counts::{Job, Level};
+    use crate::functions::numeric::lines::{HalfLine, Line};
+
+    #[test]
+    fn vectors_are_made_orthogonal() {
+        struct Check;
+
+        impl Job for Check {
+            type Output = ();
+
+            fn run<L: Lanes>(self, lanes: L) {
+                check_orthogonal::<L, HalfLine>(lanes);
+                check_orthogonal::<L, Line>(lanes);
+            }
+        }
+
+        Level::detect().run(Check);
+    }
+
+    fn check_orthogonal<L: Lanes, V: Vectors>(lanes: L) {
+        let n = 50;
+        let mut vectors = vec![V::default(); n];
+        for (i, components) in vectors.iter_mut().enumerate() {
+            for (at, x) in components.each_mut().iter_mut().enumerate() {
+                *x = (start(i, at) - 0.6) * 3.0;
+            }
+        }
+        let before = vectors.clone();
+        let triangle = orthogonalise(lanes, &mut vectors, 1.0).unwrap();
+        let products = V::inner_products(lanes, &vectors, &vectors);
+        for (i, row) in products.iter().enumerate().take(V::NUMBER) {
+            for (j, product) in row.each().iter().enumerate() {
+                let expected = f64::from(u8::from(i == j));
+                assert!((product - expected).abs() < 1e-14, "{i} {j} {product}");
+            }
+        }
+        for (before, after) in before.iter().zip(&vectors) {
+            let mut sum = V::default();
+            for (x, row) in after.each().iter().zip(&triangle) {
+                sum.add_times(lanes, *x, row);
+            }
+            for (x, y) in before.each().iter().zip(sum.each()) {
+                assert!((x - y).abs() < 1e-14);
+            }
+        }
+        // One that is short, one that is the sum of others, and one that is 0.
+        for kind in 0..3 {
+            let mut vectors = before.clone();
+            for components in &mut vectors {
+                let components = components.each_mut();
+                components[2] = match kind {
+                    0 => components[2] * 1e-4,
+                    1 => components[0] + components[1],
+                    _ => 0.0,
+                };
+            }
+            let unchanged = vectors.clone();
+            assert!(orthogonalise(lanes, &mut vectors, 1.0).is_none(), "{kind}");
+            let same = |(a, b): (&V, &V)| a.each() == b.each();
+            assert!(vectors.iter().zip(&unchanged).all(same));
+        }
+    }
+}
