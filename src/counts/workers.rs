@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::thread;
 
 use parking_lot::Mutex;
 
@@ -32,6 +33,17 @@ impl AtWork {
 impl Drop for AtWork {
     fn drop(&mut self) {
         IS_AT_WORK.set(false);
+    }
+}
+
+/// Ends the jobs of other threads if that of this one panics, which is resumed once they have ended.
+struct EndsOthers<'a>(&'a Mutex<Option<CountError>>);
+
+impl Drop for EndsOthers<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lock().get_or_insert(CountError::Stopped);
+        }
     }
 }
 
@@ -120,6 +132,7 @@ impl<'a> Workers<'a> {
         let (jobs, failed) = (Mutex::new(jobs), Mutex::new(None));
         let run = || {
             let _at_work = AtWork::new();
+            let _ends_others = EndsOthers(&failed);
             while failed.lock().is_none() {
                 let Some(job) = jobs.lock().next() else {
                     break;
@@ -198,7 +211,9 @@ impl<'a> Workers<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     use super::*;
 
@@ -222,6 +237,24 @@ mod tests {
             let none = workers.parts_of(&[0; 0], |_| Ok(()));
             assert_eq!(none, Ok(vec![]));
         }
+    }
+
+    #[test]
+    fn a_panic_ends_the_others() {
+        let begun = AtomicUsize::new(0);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            Workers::new(3, &|| false).each(0..1_000_000, |job| {
+                begun.fetch_add(1, Ordering::SeqCst);
+                assert!(job != 10, "as the test wants");
+                thread::sleep(Duration::from_micros(50));
+                Ok(())
+            })
+        }));
+        assert!(panicked.is_err());
+        assert!(begun.into_inner() < 100_000);
+        // The threads are of use again.
+        let worked = Workers::new(3, &|| false).each(0..100, |_| Ok(()));
+        assert_eq!(worked, Ok(()));
     }
 
     #[test]

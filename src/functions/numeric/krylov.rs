@@ -155,11 +155,11 @@ impl Default for Looks {
 
 impl Looks {
     /// A look that found too large a residual. The next one is when it will be small, if each block makes it smaller by the same factor
-    /// as since the last one, but not after more than half as many blocks again.
+    /// as since the last one, but not after many more blocks.
     fn add(&mut self, blocks: usize, residual: f64) {
         let factor = |(before, larger): (usize, f64)| {
-            let each = (larger / residual).ln() / (blocks - before) as f64;
-            (residual / PRECISION).ln() / each
+            let each = log2(larger / residual) / (blocks - before) as f64;
+            log2(residual / PRECISION) / each
         };
         let more = self.last.map_or(f64::INFINITY, factor);
         // Not a number, or negative, if the residual has become larger.
@@ -168,6 +168,12 @@ impl Looks {
         let most = (blocks / 2).max(2);
         self.next = blocks + (more.ceil().min(most as f64) as usize).max(1);
     }
+}
+
+/// The logarithm of a positive number, exact for powers of two and between them on a line: the same on every machine.
+fn log2(x: f64) -> f64 {
+    let exponent_and_fraction = x.to_bits() as f64 / (1u64 << 52) as f64;
+    exponent_and_fraction - 1023.0
 }
 
 /// The length of the longest vector of a block.
@@ -223,6 +229,7 @@ fn residual<V: Vectors>(remaining: &Square<V>, vector: &[f64]) -> f64 {
 mod tests {
     use super::*;
     use crate::functions::numeric::lines::RowsSetter;
+    use crate::functions::numeric::vectors::{add_times, dot};
 
     /// A matrix with all of its elements.
     struct Full {
@@ -315,6 +322,66 @@ mod tests {
             }
             assert!(check(&sum_of(n, &[], single), 2));
         }
+    }
+
+    /// A matrix whose second block is made of vectors that have much in common, of which short parts are left.
+    #[test]
+    fn vectors_with_much_in_common_are_separated() {
+        let n = 128;
+        for (width, count) in [(4, 2), (8, 3)] {
+            for seed in 0..3 {
+                let noise = |i: usize, at: usize| start(i, at) - 0.75;
+                let mut columns: Vec<Vec<f64>> = vec![];
+                for at in 0..2 * width {
+                    let at_seed = if at < width {
+                        at
+                    } else {
+                        at + 100 * (seed + 1)
+                    };
+                    let mut column: Vec<f64> = (0..n).map(|i| noise(i, at_seed)).collect();
+                    for _ in 0..3 {
+                        for other in &columns {
+                            let overlap = dot(&column, other);
+                            add_times(&mut column, -overlap, other);
+                        }
+                    }
+                    let length = dot(&column, &column).sqrt();
+                    column.iter_mut().for_each(|x| *x /= length);
+                    columns.push(column);
+                }
+                let (first, second) = columns.split_at(width);
+                let element = |i: usize, j: usize| match i.cmp(&j) {
+                    std::cmp::Ordering::Less => 0.35,
+                    std::cmp::Ordering::Equal => 2.5e-3,
+                    std::cmp::Ordering::Greater => 0.0,
+                };
+                let mut elements = vec![0.0; n * n];
+                for (at, x) in elements.iter_mut().enumerate() {
+                    let (i, j) = (at / n, at % n);
+                    for a in 0..width {
+                        *x += 2.0 * (first[a][i] * first[a][j] + second[a][i] * second[a][j]);
+                        for b in a..width {
+                            let of = |i: usize, j: usize| second[a][i] * first[b][j];
+                            *x += element(a, b) * (of(i, j) + of(j, i));
+                        }
+                    }
+                }
+                assert!(check(&Full { n, elements }, count), "{width} {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn planned_looks_come_at_last() {
+        assert_eq!([1.0, 2.0, 0.25, 3.0].map(log2), [0.0, 1.0, -2.0, 1.5]);
+        let mut looks = Looks::default();
+        let mut seen = vec![];
+        for residual in [1.0, 1.0, 2.0, f64::NAN, 1e-3, 1e-7, 0.0, f64::INFINITY] {
+            seen.push(looks.next);
+            looks.add(looks.next, residual);
+        }
+        assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
+        assert!(looks.next <= 4 * seen[seen.len() - 1]);
     }
 
     #[test]

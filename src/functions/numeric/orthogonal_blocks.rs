@@ -7,7 +7,7 @@ use crate::counts::Lanes;
 
 /// Vectors that are shorter than this part of the longest product are rounding errors.
 const NOTHING: f64 = 1e-13;
-/// What is left of vectors that are shorter than this part of it has rounding errors that are not small beside it.
+/// What is left of vectors beside others has rounding errors that are not small beside it if it is shorter than this part of them.
 const SMALL: f64 = 1e-3;
 
 /// A matrix of as many rows and columns as a block has vectors.
@@ -62,7 +62,7 @@ impl<V: Vectors> Basis<V> {
         }
     }
 
-    /// The same one vector after the other, however short they are and however much they have in common.
+    /// The same one vector after the other, for those that are short, or have much in common.
     fn extend_by_columns<L: Lanes>(&mut self, lanes: L, vectors: &[V], longest: f64) -> Square<V> {
         let nothing = NOTHING * longest;
         let mut triangle = Square::<V>::default();
@@ -86,11 +86,9 @@ impl<V: Vectors> Basis<V> {
                 true => triangle[this].each_mut()[this] = length,
                 false => self.replace(column),
             }
-            if length <= longest * SMALL {
-                // Rounding errors are not small beside what is left.
-                normalise(column);
-                self.separate(lanes, column, before);
-            }
+            // Rounding errors, and those of the vectors before, may not be small beside what is left.
+            normalise(column);
+            self.separate(lanes, column, before);
             normalise(column);
         }
         let mut block = vec![V::default(); self.n];
@@ -148,24 +146,27 @@ impl<V: Vectors> Basis<V> {
 }
 
 /// Makes vectors orthogonal and their lengths 1 by the Cholesky factor of their products, twice, since the first time leaves rounding errors
-/// (Yamamoto et al. 2015, CholeskyQR2); returns the triangular matrix R of what they were = what they are · R. `None`, and nothing is changed, if one
-/// of them is short beside `longest` or the others, or has much in common with those before it.
+/// (Yamamoto et al. 2015, CholeskyQR2); returns the triangular matrix R of what they were = what they are · R. `None`, and nothing is changed, if what is
+/// left of one of them beside the others is short, also beside `longest`: division by R would make its rounding errors large.
 #[inline(always)]
 fn orthogonalise<L: Lanes, V: Vectors>(
     lanes: L,
     vectors: &mut [V],
     longest: f64,
 ) -> Option<Square<V>> {
-    let first = factor_of(lanes, &V::inner_products(lanes, vectors, vectors))?;
-    let lengths = || (0..V::NUMBER).map(|at| first[at].each()[at]);
-    let least = SMALL * lengths().fold(longest, f64::max);
-    if lengths().any(|length| length <= least) {
+    let products = V::inner_products(lanes, vectors, vectors);
+    let first = factor_of(lanes, &products)?;
+    let inverse = inverse_of(lanes, &first);
+    let lengths = (0..V::NUMBER).map(|at| products[at].each()[at].sqrt());
+    let longest = lengths.fold(longest, f64::max);
+    let is_small = |x: &f64| x.abs() * longest < 1.0 / SMALL;
+    if !inverse.iter().flat_map(V::each).all(is_small) {
         return None;
     }
-    divide(lanes, vectors, &first);
-    // Products of vectors that are nearly orthogonal have a factor.
+    multiply(lanes, vectors, &inverse);
+    // These products differ little from those of vectors at right angles, so there is a factor.
     let second = factor_of(lanes, &V::inner_products(lanes, vectors, vectors))?;
-    divide(lanes, vectors, &second);
+    multiply(lanes, vectors, &inverse_of(lanes, &second));
     let mut product = Square::<V>::default();
     for (to, row) in product.iter_mut().zip(&second) {
         for (x, from) in row.each().iter().zip(&first) {
@@ -197,31 +198,32 @@ fn factor_of<L: Lanes, V: Vectors>(lanes: L, products: &Square<V>) -> Option<Squ
     Some(factor)
 }
 
-/// Multiplies vectors by the inverse of a triangular matrix.
+/// The inverse of a triangular matrix.
 #[inline(always)]
-fn divide<L: Lanes, V: Vectors>(lanes: L, vectors: &mut [V], triangle: &Square<V>) {
-    // Rows of the inverse, the last one first.
+fn inverse_of<L: Lanes, V: Vectors>(lanes: L, triangle: &Square<V>) -> Square<V> {
+    // Rows, the last one first.
     let mut inverse = Square::<V>::default();
     for i in (0..V::NUMBER).rev() {
         let of_row = triangle[i].each();
         let mut row = V::default();
         row.each_mut()[i] = 1.0;
-        for (j, below) in inverse
-            .iter()
-            .enumerate()
-            .skip(i + 1)
-            .take(V::NUMBER - i - 1)
-        {
-            row.add_times(lanes, -of_row[j], below);
+        for j in i + 1..V::NUMBER {
+            row.add_times(lanes, -of_row[j], &inverse[j]);
         }
         for x in row.each_mut() {
             *x /= of_row[i];
         }
         inverse[i] = row;
     }
+    inverse
+}
+
+/// Multiplies vectors by a matrix.
+#[inline(always)]
+fn multiply<L: Lanes, V: Vectors>(lanes: L, vectors: &mut [V], matrix: &Square<V>) {
     for components in vectors {
         let mut product = V::default();
-        for (x, row) in components.each().iter().zip(&inverse) {
+        for (x, row) in components.each().iter().zip(matrix) {
             product.add_times(lanes, *x, row);
         }
         *components = product;
@@ -246,6 +248,7 @@ mod tests {
         impl Job for Check {
             type Output = ();
 
+            #[inline(always)]
             fn run<L: Lanes>(self, lanes: L) {
                 check_orthogonal::<L, HalfLine>(lanes);
                 check_orthogonal::<L, Line>(lanes);
@@ -279,6 +282,24 @@ mod tests {
             }
             for (x, y) in before.each().iter().zip(sum.each()) {
                 assert!((x - y).abs() < 1e-14);
+            }
+        }
+        // Short parts that add up over the vectors.
+        let mut triangle = Square::<V>::default();
+        for (i, row) in triangle.iter_mut().enumerate().take(V::NUMBER) {
+            for (j, x) in row.each_mut().iter_mut().enumerate().skip(i) {
+                *x = if i == j { 1.2e-3 } else { 0.35 };
+            }
+        }
+        let mut dependent = vectors.clone();
+        multiply(lanes, &mut dependent, &triangle);
+        if orthogonalise(lanes, &mut dependent, 1.0).is_some() {
+            let products = V::inner_products(lanes, &dependent, &dependent);
+            for (i, row) in products.iter().enumerate().take(V::NUMBER) {
+                for (j, product) in row.each().iter().enumerate() {
+                    let expected = f64::from(u8::from(i == j));
+                    assert!((product - expected).abs() < 1e-14, "{i} {j} {product}");
+                }
             }
         }
         // One that is short, one that is the sum of others, and one that is 0.
