@@ -358,10 +358,10 @@ mod tests {
                 let mut elements = vec![0.0; n * n];
                 for (at, x) in elements.iter_mut().enumerate() {
                     let (i, j) = (at / n, at % n);
-                    for a in 0..width {
-                        *x += 2.0 * (first[a][i] * first[a][j] + second[a][i] * second[a][j]);
-                        for b in a..width {
-                            let of = |i: usize, j: usize| second[a][i] * first[b][j];
+                    for (a, (one, other)) in first.iter().zip(second).enumerate() {
+                        *x += 2.0 * (one[i] * one[j] + other[i] * other[j]);
+                        for (b, one) in first.iter().enumerate().skip(a) {
+                            let of = |i: usize, j: usize| other[i] * one[j];
                             *x += element(a, b) * (of(i, j) + of(j, i));
                         }
                     }
