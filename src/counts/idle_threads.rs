@@ -34,6 +34,7 @@ impl IdleThreads {
 
     /// Runs `work`, and returns once all that it has spawned is done.
     pub(super) fn scope<'scope>(&self, work: impl FnOnce(&Scope<'scope>)) {
+        // Only `drop` takes it.
         if let Some(pool) = &self.pool {
             pool.in_place_scope(work);
         }

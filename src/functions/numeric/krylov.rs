@@ -19,6 +19,7 @@ const MOST_VECTORS: usize = 512;
 const FIRST_LOOK: usize = 2;
 /// Where the residuals are less than this part of the largest eigenvalue, the eigenvectors are found.
 const PRECISION: f64 = 1e-12;
+
 /// A symmetric matrix without negative eigenvalues.
 pub(crate) trait Symmetric {
     /// Number of rows.

@@ -7,7 +7,7 @@ use crate::counts::Lanes;
 
 /// Vectors that are shorter than this part of the longest product are rounding errors.
 const NOTHING: f64 = 1e-13;
-/// What is left of vectors beside others has rounding errors that are not small beside it if it is shorter than this part of them.
+/// If less than this part of a vector is left once others are taken from it, its rounding errors are not small beside it.
 const SMALL: f64 = 1e-3;
 
 /// A matrix of as many rows and columns as a block has vectors.
@@ -293,15 +293,7 @@ mod tests {
         }
         let mut dependent = vectors.clone();
         multiply(lanes, &mut dependent, &triangle);
-        if orthogonalise(lanes, &mut dependent, 1.0).is_some() {
-            let products = V::inner_products(lanes, &dependent, &dependent);
-            for (i, row) in products.iter().enumerate().take(V::NUMBER) {
-                for (j, product) in row.each().iter().enumerate() {
-                    let expected = f64::from(u8::from(i == j));
-                    assert!((product - expected).abs() < 1e-14, "{i} {j} {product}");
-                }
-            }
-        }
+        assert!(orthogonalise(lanes, &mut dependent, 1.0).is_none());
         // One that is short, one that is the sum of others, and one that is 0.
         for kind in 0..3 {
             let mut vectors = before.clone();
