@@ -42,18 +42,22 @@ impl Default for Threads {
     }
 }
 
-/// Threads that a computation has until this is dropped: all that were free, and at least one.
+/// Threads that a computation has until this is dropped: those that were free, and at least one.
 struct Lease<'a> {
     threads: &'a Threads,
     taken: usize,
 }
 
 impl<'a> Lease<'a> {
-    fn new(threads: &'a Threads) -> Self {
-        Self {
-            threads,
-            taken: threads.free.swap(0, Ordering::Relaxed),
-        }
+    /// At most so many.
+    fn new(threads: &'a Threads, most: usize) -> Self {
+        let take = |free: usize| Some(free.saturating_sub(most));
+        // The closure always returns a value.
+        let updated = threads
+            .free
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let taken = updated.map_or(0, |free| free.min(most));
+        Self { threads, taken }
     }
 }
 
@@ -130,8 +134,13 @@ pub fn check() -> Result<()> {
 /// Runs `work` with those threads of the operator that no other computation has, outside of [`Interrupt::within`] with the calling one. They
 /// are asked to stop where [`check`] would return an error.
 pub(crate) fn with_workers<T>(work: impl FnOnce(&Workers<'_>) -> T) -> T {
+    with_some_workers(usize::MAX, work)
+}
+
+/// The same with at most so many threads, which leaves the others to other partitions.
+pub(crate) fn with_some_workers<T>(most: usize, work: impl FnOnce(&Workers<'_>) -> T) -> T {
     let current = Interrupt::current();
-    let lease = Lease::new(&current.threads);
+    let lease = Lease::new(&current.threads, most);
     let stopped = || current.stop.load(Ordering::Relaxed);
     work(&Workers::new(lease.taken, &stopped))
 }
@@ -189,6 +198,13 @@ mod tests {
         assert_eq!(nested, (4, 1));
         let nested = one.within(|| alone(|workers| (workers.threads(), number(&other))));
         assert_eq!(nested, (1, 4));
+        assert_eq!(number(&other), 4);
+        let nested =
+            one.within(|| with_some_workers(3, |workers| (workers.threads(), number(&other))));
+        assert_eq!(nested, (3, 1));
+        let nested =
+            one.within(|| with_some_workers(1, |workers| (workers.threads(), number(&other))));
+        assert_eq!(nested, (1, 3));
         assert_eq!(number(&other), 4);
         other.request();
         let ends = |interrupt: &Interrupt| {

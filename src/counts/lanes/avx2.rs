@@ -6,13 +6,14 @@ use std::arch::x86_64::*;
 
 use super::strip::{Lanes, STRIP};
 
-/// Proof that the CPU has AVX2 and the bit-manipulation instructions that come with it.
+/// Proof that the CPU has AVX2, FMA, and the bit-manipulation instructions that come with them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
 
 impl Avx2 {
     pub(super) fn detect() -> Option<Self> {
         (is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("popcnt")
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("bmi2")
@@ -195,8 +196,8 @@ impl Lanes for Avx2 {
         unsafe {
             let a = _mm256_set1_pd(a);
             [
-                _mm256_add_pd(sum[0], _mm256_mul_pd(a, b[0])),
-                _mm256_add_pd(sum[1], _mm256_mul_pd(a, b[1])),
+                _mm256_fmadd_pd(a, b[0], sum[0]),
+                _mm256_fmadd_pd(a, b[1], sum[1]),
             ]
         }
     }
@@ -210,9 +211,33 @@ impl Lanes for Avx2 {
         // SAFETY: `self` proves AVX2.
         unsafe {
             [
-                _mm256_add_pd(sum[0], _mm256_mul_pd(a[0], b[0])),
-                _mm256_add_pd(sum[1], _mm256_mul_pd(a[1], b[1])),
+                _mm256_fmadd_pd(a[0], b[0], sum[0]),
+                _mm256_fmadd_pd(a[1], b[1], sum[1]),
             ]
+        }
+    }
+    #[inline(always)]
+    fn doubles_of(self, from: &[u8; 8]) -> [__m256d; 2] {
+        let bytes = i64::from_le_bytes(*from);
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            let bytes = _mm_cvtsi64_si128(bytes);
+            [
+                _mm256_cvtepi32_pd(_mm_cvtepu8_epi32(bytes)),
+                _mm256_cvtepi32_pd(_mm_cvtepu8_epi32(_mm_srli_si128::<4>(bytes))),
+            ]
+        }
+    }
+    #[inline(always)]
+    fn of_halves<const AT: usize>(self, a: [__m256d; 2]) -> [__m256d; 2] {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            match AT {
+                0 => a.map(|half| _mm256_permute4x64_pd::<0x00>(half)),
+                1 => a.map(|half| _mm256_permute4x64_pd::<0x55>(half)),
+                2 => a.map(|half| _mm256_permute4x64_pd::<0xaa>(half)),
+                _ => a.map(|half| _mm256_permute4x64_pd::<0xff>(half)),
+            }
         }
     }
     #[inline(always)]

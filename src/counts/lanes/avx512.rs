@@ -162,7 +162,27 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn add_products(self, sum: __m512d, a: __m512d, b: __m512d) -> __m512d {
         // SAFETY: `self` proves the instruction sets.
-        unsafe { _mm512_add_pd(sum, _mm512_mul_pd(a, b)) }
+        unsafe { _mm512_fmadd_pd(a, b, sum) }
+    }
+    #[inline(always)]
+    fn doubles_of(self, from: &[u8; 8]) -> __m512d {
+        // SAFETY: `self` proves the instruction sets.
+        unsafe {
+            let bytes = _mm_cvtsi64_si128(i64::from_le_bytes(*from));
+            _mm512_cvtepi32_pd(_mm256_cvtepu8_epi32(bytes))
+        }
+    }
+    #[inline(always)]
+    fn of_halves<const AT: usize>(self, a: __m512d) -> __m512d {
+        // SAFETY: `self` proves the instruction sets.
+        unsafe {
+            match AT {
+                0 => _mm512_permutex_pd::<0x00>(a),
+                1 => _mm512_permutex_pd::<0x55>(a),
+                2 => _mm512_permutex_pd::<0xaa>(a),
+                _ => _mm512_permutex_pd::<0xff>(a),
+            }
+        }
     }
     #[inline(always)]
     fn each(self, a: __m512d) -> [f64; 8] {

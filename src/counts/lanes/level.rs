@@ -20,7 +20,7 @@ pub(crate) trait Job {
 pub(crate) enum Level {
     /// No particular instructions.
     Portable,
-    /// AVX2.
+    /// AVX2 and FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
     /// AVX-512 F, BW, DQ, VL and VPOPCNTDQ.
@@ -60,14 +60,14 @@ impl Level {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
+#[target_feature(enable = "avx2,fma,popcnt,bmi1,bmi2,lzcnt")]
 fn run_avx2<J: Job>(lanes: Avx2, job: J) -> J::Output {
     job.run(lanes)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(
-    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,popcnt,bmi1,bmi2,lzcnt"
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,fma,popcnt,bmi1,bmi2,lzcnt"
 )]
 fn run_avx512<J: Job>(lanes: Avx512, job: J) -> J::Output {
     job.run(lanes)
@@ -125,9 +125,16 @@ mod tests {
             };
             let sum = l.add_product(numbers(0), (word(2) >> 40) as f64, numbers(5));
             out.extend(l.each(sum).map(|sum| sum.to_le_bytes().to_vec()));
+            let bytes = word(3).to_le_bytes();
+            out.extend(
+                l.each(l.doubles_of(&bytes))
+                    .map(|x| x.to_le_bytes().to_vec()),
+            );
             // Sums and products that are rounded.
             let tenths = l.add_products(l.doubles(&[0.7; 8]), sum, l.doubles(&[0.1; 8]));
             let sum = l.plus(tenths, l.add_products(tenths, tenths, sum));
+            let sum = l.plus(l.of_halves::<1>(sum), l.plus(sum, l.of_halves::<2>(tenths)));
+            let sum = l.plus(l.of_halves::<0>(sum), l.plus(sum, l.of_halves::<3>(tenths)));
             out.extend(l.each(sum).map(|sum| sum.to_le_bytes().to_vec()));
             for (word, mask) in [(word(0), word(9)), (word(3), u64::MAX), (word(1), 0)] {
                 out.push(l.compress(word, mask).to_le_bytes().to_vec());

@@ -119,9 +119,17 @@ impl Lanes for Portable {
     #[inline(always)]
     fn add_products(self, mut sum: [f64; 8], a: [f64; 8], b: [f64; 8]) -> [f64; 8] {
         for (sum, (a, b)) in sum.iter_mut().zip(a.iter().zip(b)) {
-            *sum += a * b;
+            *sum = a.mul_add(b, *sum);
         }
         sum
+    }
+    #[inline(always)]
+    fn doubles_of(self, from: &[u8; 8]) -> [f64; 8] {
+        from.map(f64::from)
+    }
+    #[inline(always)]
+    fn of_halves<const AT: usize>(self, a: [f64; 8]) -> [f64; 8] {
+        std::array::from_fn(|at| a[at & !3 | AT & 3])
     }
     #[inline(always)]
     fn each(self, a: [f64; 8]) -> [f64; 8] {

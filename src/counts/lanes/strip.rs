@@ -73,12 +73,16 @@ pub(crate) trait Lanes: Copy {
 
     /// These doubles.
     fn doubles(self, from: &[f64; 8]) -> Self::Doubles;
+    /// These numbers as doubles.
+    fn doubles_of(self, from: &[u8; 8]) -> Self::Doubles;
     /// `sum + a * b`, rounded once or twice; so for whole numbers below 2⁵³ only, of which neither is rounded.
     fn add_product(self, sum: Self::Doubles, a: f64, b: Self::Doubles) -> Self::Doubles;
     /// `a + b`.
     fn plus(self, a: Self::Doubles, b: Self::Doubles) -> Self::Doubles;
-    /// `sum + a * b`, with the product and the sum rounded, so that all instruction sets have the same bits.
+    /// `sum + a * b`, rounded once.
     fn add_products(self, sum: Self::Doubles, a: Self::Doubles, b: Self::Doubles) -> Self::Doubles;
+    /// Of each half, number `AT` four times.
+    fn of_halves<const AT: usize>(self, a: Self::Doubles) -> Self::Doubles;
     /// The doubles.
     fn each(self, a: Self::Doubles) -> [f64; 8];
 

@@ -1,5 +1,5 @@
-//! [`CentredRows`]: the dosages of a few rows less their means, as lists of the individuals that differ from the most frequent homozygote, for
-//! products with the matrix of sums over pairs that is never made.
+//! [`CentredRows`]: the dosages of a few rows less their means, for products with the matrix of sums over pairs that is never made. Rows with few
+//! copies of the rarer allele are lists of these, the others have a byte for each individual.
 //!
 //! Rows are in the order of their words, so nothing depends on the order in which they came.
 
@@ -7,6 +7,7 @@ use crate::counts::CountError;
 use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED, plane_words};
 
 use super::dosages::{Dosages, FIRSTS};
+use super::listed_row::ListedRow;
 use super::matrix::Shape;
 use super::site_rows::SiteRows;
 use super::weights::Forms;
@@ -17,33 +18,47 @@ pub(crate) struct CentredRows {
     samples: usize,
     /// The individuals of all lists, one after the other.
     individuals: Vec<u32>,
+    /// The dosages of rows that have them, [`dosages_len`] bytes each.
+    dosages: Vec<u8>,
     rows: Vec<Row>,
 }
 
 #[derive(Debug)]
 struct Row {
-    /// Where the lists of heterozygotes, of homozygotes and of individuals that are no complete diploids end.
-    ends: [usize; 3],
+    /// Where the lists of copies and of individuals that are no complete diploids end.
+    ends: [usize; 2],
+    has_dosages: bool,
     mean: f64,
     weight: f64,
+    squares: f64,
     is_flipped: bool,
 }
 
 /// A row: z is the dosage less the mean, and 0 for individuals that are no complete diploids.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CentredRow<'a> {
-    /// Individuals of dosage 1.
-    pub(crate) heterozygotes: &'a [u32],
-    /// Those of dosage 2.
-    pub(crate) homozygotes: &'a [u32],
-    /// Those that are no complete diploids; others have dosage 0.
+    /// The individual of each copy of the allele that is counted, so homozygotes are there twice; none of a row with dosages.
+    pub(crate) copies: &'a [u32],
+    /// The dosages of all individuals, 0 for those that are no complete diploids, and zeros up to a multiple of eight.
+    pub(crate) dosages: Option<&'a [u8]>,
+    /// Those that are no complete diploids.
     pub(crate) incomplete: &'a [u32],
     /// The mean of the dosages, 2p.
     pub(crate) mean: f64,
     /// w.
     pub(crate) weight: f64,
+    /// Σ z².
+    pub(crate) squares: f64,
     /// Whether dosages are of the reference, which is the rarer allele then: z of the others is −z.
     pub(crate) is_flipped: bool,
+}
+
+/// One of so many individuals, or fewer, has a copy in a row that is a list.
+const RARE: usize = 6;
+
+/// Bytes of the dosages of a row.
+fn dosages_len(samples: usize) -> usize {
+    samples.next_multiple_of(8)
 }
 
 impl CentredRows {
@@ -57,17 +72,35 @@ impl CentredRows {
         shape: Shape,
         forms: Forms,
     ) -> Result<Option<Self>, CountError> {
-        let mut sorted: Vec<PlanesRow<'_>> = vec![];
-        rows.parts(shape.copies(), usize::MAX)
-            .for_each(|part| sorted.extend(part));
-        sorted.sort_unstable_by_key(|row| (row.header(), row.all_planes()));
+        let copies = shape.copies();
+        let mut sorted: Vec<&[u64]> = rows.each(copies).collect();
+        sorted.sort_unstable();
         let mut centred = Self {
             samples: shape.samples,
             individuals: vec![],
+            dosages: vec![],
             rows: vec![],
         };
         let mut genotypes = Genotypes::default();
-        for row in sorted {
+        let mut planes = vec![];
+        for words in sorted {
+            let listed = ListedRow::try_new(words, copies);
+            if let Some(listed) = listed.filter(|row| row.is_biallelic() && shape.ploidy == 2) {
+                centred.push_listed(listed, forms)?;
+                continue;
+            }
+            planes.clear();
+            let words = match listed {
+                Some(listed) => {
+                    listed.push_planes(plane_words(copies), &mut planes);
+                    &planes
+                }
+                None => words,
+            };
+            // Rows are those of the population.
+            let Some(row) = PlanesRow::try_new(words, copies) else {
+                continue;
+            };
             genotypes.read(row, shape);
             let Genotypes {
                 complete, total, ..
@@ -82,48 +115,131 @@ impl CentredRows {
         Ok(Some(centred))
     }
 
+    /// Adds a row of complete diploids and two alleles, of which this is a list of the copies of the other allele than the reference. They are
+    /// few, and at least one.
+    fn push_listed(&mut self, row: ListedRow<'_>, forms: Forms) -> Result<(), CountError> {
+        let total = row.ones();
+        self.reserve(total)?;
+        let (mut homozygotes, mut last) = (0, usize::MAX);
+        row.for_each(|_, copy| {
+            let individual = copy / 2;
+            // Both copies of an individual follow each other.
+            homozygotes += usize::from(individual == last);
+            last = individual;
+            self.individuals.push(individual as u32);
+        });
+        let end = self.individuals.len();
+        let numbers = Numbers {
+            complete: self.samples,
+            total,
+            homozygotes,
+        };
+        self.push_row([end; 2], false, numbers, false, forms);
+        Ok(())
+    }
+
     fn push(&mut self, genotypes: &Genotypes, forms: Forms) -> Result<(), CountError> {
         let Genotypes {
             complete, total, ..
         } = *genotypes;
         let is_flipped = total > complete;
-        let total = if is_flipped {
-            2 * complete - total
-        } else {
-            total
-        };
-        let (n, t) = (complete as f64, total as f64);
-        let weight = match forms {
-            Forms::Covariance => 1.0,
-            _ => 2.0 * n * n / (t * (2.0 * n - t)),
-        };
         let homozygotes = match is_flipped {
             true => &genotypes.references,
             false => &genotypes.homozygotes,
         };
-        let lists = [&genotypes.heterozygotes, homozygotes, &genotypes.incomplete];
-        let mut ends = [0; 3];
-        for (words, end) in lists.into_iter().zip(&mut ends) {
-            let len = ones(words) as usize;
-            let too_large = |_| CountError::TooLarge(format!("{len} genotypes of a variant"));
-            self.individuals.try_reserve(len).map_err(too_large)?;
-            for (at, word) in words.iter().enumerate() {
-                let mut rest = *word;
-                while rest != 0 {
-                    let bit = at * 64 + rest.trailing_zeros() as usize;
-                    self.individuals.push((bit / 2) as u32);
-                    rest &= rest - 1;
-                }
+        let numbers = Numbers {
+            complete: complete as usize,
+            total: match is_flipped {
+                true => 2 * complete - total,
+                false => total,
+            } as usize,
+            homozygotes: ones(homozygotes) as usize,
+        };
+        let has_dosages = (numbers.total - numbers.homozygotes) * RARE > self.samples;
+        if has_dosages {
+            let (begin, len) = (self.dosages.len(), dosages_len(self.samples));
+            let reserved = self.dosages.try_reserve(len);
+            reserved.map_err(|_| CountError::TooLarge(format!("{len} genotypes of a variant")))?;
+            self.dosages.resize(begin + len, 0);
+            let dosages = self.dosages.get_mut(begin..).unwrap_or_default();
+            for (words, dosage) in [(&genotypes.heterozygotes, 1), (homozygotes, 2)] {
+                for_each(words, |individual| {
+                    if let Some(to) = dosages.get_mut(individual) {
+                        *to = dosage;
+                    }
+                });
             }
-            *end = self.individuals.len();
+        } else {
+            self.reserve(numbers.total)?;
+            let carriers = genotypes.heterozygotes.iter().zip(homozygotes).enumerate();
+            for (at, (heterozygotes, homozygotes)) in carriers {
+                // Both copies of homozygotes.
+                for_each(&[heterozygotes | homozygotes | homozygotes << 1], |bit| {
+                    self.individuals.push((at * 32 + bit) as u32);
+                });
+            }
         }
+        let copies_end = self.individuals.len();
+        self.reserve(self.samples - numbers.complete)?;
+        for_each(&genotypes.incomplete, |individual| {
+            self.individuals.push(individual as u32);
+        });
+        let ends = [copies_end, self.individuals.len()];
+        self.push_row(ends, has_dosages, numbers, is_flipped, forms);
+        Ok(())
+    }
+
+    /// The most bytes for these rows, and the most of them that have dosages.
+    pub(crate) fn most(rows: &SiteRows, shape: Shape) -> (usize, usize) {
+        let of_copy = size_of::<u32>();
+        // Two copies of the carriers of a row without dosages.
+        let of_complete = dosages_len(shape.samples).max(2 * shape.samples / RARE * of_copy);
+        let of_row = size_of::<Row>() + size_of::<&[u64]>();
+        let (mut bytes, mut with_dosages) = (0, 0);
+        for words in rows.each(shape.copies()) {
+            let header = words.first().copied().unwrap_or(0);
+            let listed = ListedRow::try_new(words, shape.copies());
+            let listed = listed.filter(|row| row.is_biallelic() && shape.ploidy == 2);
+            bytes += of_row
+                + match (listed, header) {
+                    (Some(listed), _) => listed.ones() * of_copy,
+                    (None, 1) if shape.ploidy == 2 => of_complete,
+                    _ => of_complete + shape.samples * of_copy,
+                };
+            with_dosages += usize::from(listed.is_none());
+        }
+        // Memory is doubled as it grows, and then both are there.
+        (3 * bytes, with_dosages)
+    }
+
+    fn reserve(&mut self, individuals: usize) -> Result<(), CountError> {
+        let reserved = self.individuals.try_reserve(individuals);
+        reserved.map_err(|_| CountError::TooLarge(format!("{individuals} genotypes of a variant")))
+    }
+
+    fn push_row(
+        &mut self,
+        ends: [usize; 2],
+        has_dosages: bool,
+        numbers: Numbers,
+        is_flipped: bool,
+        forms: Forms,
+    ) {
+        let (n, t) = (numbers.complete as f64, numbers.total as f64);
+        let weight = match forms {
+            Forms::Covariance => 1.0,
+            _ => 2.0 * n * n / (t * (2.0 * n - t)),
+        };
+        // Σ x² = t + 2 homozygotes.
+        let squares = (numbers.total + 2 * numbers.homozygotes) as f64 - t * t / n;
         self.rows.push(Row {
             ends,
+            has_dosages,
             mean: t / n,
             weight,
+            squares,
             is_flipped,
         });
-        Ok(())
     }
 
     /// Individuals of the population.
@@ -136,25 +252,54 @@ impl CentredRows {
         self.rows.len()
     }
 
+    /// The dosages of all rows that have them, one after the other.
+    pub(crate) fn dosages(&self) -> &[u8] {
+        &self.dosages
+    }
+
     /// The rows.
     pub(crate) fn rows(&self) -> impl Iterator<Item = CentredRow<'_>> {
         let mut begin = 0;
+        let mut dosages = self.dosages.chunks_exact(dosages_len(self.samples).max(1));
         self.rows.iter().map(move |row| {
             let mut list = |end: usize| {
                 let list = self.individuals.get(begin..end).unwrap_or_default();
                 begin = end;
                 list
             };
-            let [heterozygotes, homozygotes, incomplete] = row.ends.map(&mut list);
+            let [copies, incomplete] = row.ends.map(&mut list);
             CentredRow {
-                heterozygotes,
-                homozygotes,
+                copies,
+                dosages: row.has_dosages.then(|| dosages.next()).flatten(),
                 incomplete,
                 mean: row.mean,
                 weight: row.weight,
+                squares: row.squares,
                 is_flipped: row.is_flipped,
             }
         })
+    }
+}
+
+/// Of a row.
+#[derive(Clone, Copy)]
+struct Numbers {
+    /// Individuals that are complete diploids.
+    complete: usize,
+    /// Their copies of the allele that is counted.
+    total: usize,
+    /// Those that have two.
+    homozygotes: usize,
+}
+
+/// Each individual with a bit, which is the first of its two.
+fn for_each(words: &[u64], mut each: impl FnMut(usize)) {
+    for (at, word) in words.iter().enumerate() {
+        let mut rest = *word;
+        while rest != 0 {
+            each((at * 64 + rest.trailing_zeros() as usize) / 2);
+            rest &= rest - 1;
+        }
     }
 }
 
@@ -247,6 +392,7 @@ impl Genotypes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counts::Level;
 
     /// Rows of one plane of bits, or of uncalled copies and that.
     fn rows(of: &[(u64, u64)]) -> SiteRows {
@@ -256,7 +402,7 @@ mod tests {
                 0 => vec![1, *bits],
                 _ => vec![1 | 1 << UNCALLED, *bits, *uncalled],
             };
-            rows.push(PlanesRow::try_new(&words, 6).unwrap());
+            rows.push(PlanesRow::try_new(&words, 6).unwrap(), Level::Portable);
         }
         rows
     }
@@ -271,11 +417,13 @@ mod tests {
         assert_eq!(centred.len(), centred.rows().count());
         let values = centred.rows().map(|row| {
             let mut z = vec![-row.mean; 3];
-            row.heterozygotes
-                .iter()
-                .for_each(|at| z[*at as usize] += 1.0);
-            row.homozygotes.iter().for_each(|at| z[*at as usize] += 2.0);
+            row.copies.iter().for_each(|at| z[*at as usize] += 1.0);
+            let dosages = row.dosages.unwrap_or_default();
+            let of_all = z.iter_mut().zip(dosages);
+            of_all.for_each(|(z, dosage)| *z += f64::from(*dosage));
             row.incomplete.iter().for_each(|at| z[*at as usize] = 0.0);
+            let squares: f64 = z.iter().map(|z| z * z).sum();
+            assert!((row.squares - squares).abs() < 1e-14);
             if row.is_flipped {
                 z.iter_mut().for_each(|z| *z = -*z);
             }

@@ -331,7 +331,9 @@ fn counted_on<M: PairMatrix>(
     let mut matrix = M::try_new(shape, options).unwrap();
     let stay = M::counts_resident(shape, options, &device).unwrap();
     assert!(stay || refused.is_some() || shape.ploidy != 2);
-    for part in calls.site_rows().parts(shape.copies(), 100) {
+    let rows = calls.site_rows();
+    let mut parts = rows.parts(shape.copies(), 100);
+    while let Some(part) = parts.next_part() {
         // Every other row of two alleles without missing calls is on the device.
         let stays = |at: &usize| stay && at.is_multiple_of(2) && part[*at].header() == 1;
         let (on_device, here): (Vec<usize>, Vec<usize>) = (0..part.len()).partition(stays);
@@ -368,7 +370,9 @@ fn counted_on<M: PairMatrix>(
 /// The same of the host alone.
 fn counted<M: PairMatrix>(calls: &Calls, shape: Shape, options: M::Options) -> M {
     let mut matrix = M::try_new(shape, options).unwrap();
-    for part in calls.site_rows().parts(shape.copies(), usize::MAX) {
+    let rows = calls.site_rows();
+    let mut parts = rows.parts(shape.copies(), usize::MAX);
+    while let Some(part) = parts.next_part() {
         matrix
             .fold(&part, Level::detect(), &Workers::ALONE)
             .unwrap();

@@ -188,8 +188,18 @@ impl<'a> Words<'a> {
     /// Numbers that were saved, `len` of them.
     pub(super) fn numbers<T: Saved>(&mut self, len: usize) -> Option<Vec<T>> {
         let words = self.take(T::words(len)?)?;
+        self.numbers_of(words, len, T::number)
+    }
+
+    /// `len` numbers, of which `number` is that at a place in `words`.
+    pub(super) fn numbers_of<T: Copy + Send>(
+        &mut self,
+        words: &[u64],
+        len: usize,
+        number: impl Fn(&[u64], usize) -> T + Sync,
+    ) -> Option<Vec<T>> {
         let mut numbers = vec![];
-        let number = |at| T::number(words, at);
+        let number = |at| number(words, at);
         match self
             .workers
             .extend(&mut numbers, len, "saved counts", number)

@@ -1,6 +1,6 @@
 //! Counts over pairs of haplotypes and of individuals, from rows of bit-planes as [`gathered`](super::gathered) lays them out.
 //!
-//! * [`SiteRows`]: rows that are kept. [`Shape`]: the individuals of a population and the copies of their calls.
+//! * [`SiteRows`]: rows that are kept, those with few bits as a `listed_row`. [`Shape`]: the individuals of a population and the copies of their calls.
 //! * [`PairMatrix`]: what rows are added to once there are many: [`HaplotypePairs`], [`IndividualPairs`] and [`Relationship`].
 //! * `rare`: rows of which few units carry an allele, for all of them. `read_rows`: rows as the last of them adds them.
 //! * [`CentredRows`]: a few rows less their means, for products with a matrix that is not made.
@@ -24,6 +24,7 @@ mod haplotypes;
 mod individual_class;
 mod individual_rows;
 mod individuals;
+mod listed_row;
 mod matrix;
 mod on_device;
 mod pair_device;

@@ -3,6 +3,8 @@
 //! The terms of pairs are 0 for all but the carriers of the rarer allele and the incomplete individuals of a row. If these are few they
 //! are added one by one; other rows are collected and multiplied as matrices of doubles ([`gemm`](super::gemm)), which is exact.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, Level, ResidentPart, Workers};
 
@@ -282,6 +284,43 @@ fn add_sparse(rows: &RareByUnit, terms: &[[[i64; 4]; 4]], part: &Part, pairs: &m
     });
 }
 
+/// Before sums that are saved in a word each.
+const IN_WORDS: u64 = 2;
+
+/// As [`save_optional`], in a word each if they fit, as most do: states of half the size are saved and sent.
+fn save_sums(sums: &[i128], out: &mut Vec<u64>, workers: &Workers<'_>) -> Result<(), CountError> {
+    let begin = out.len();
+    if !sums.is_empty() {
+        let fit = AtomicBool::new(true);
+        out.push(IN_WORDS);
+        workers.extend(out, sums.len(), "words of saved counts", |at| {
+            let sum = sums.get(at).copied().unwrap_or(0);
+            if i64::try_from(sum).is_err() {
+                fit.store(false, Ordering::Relaxed);
+            }
+            sum as u64
+        })?;
+        if fit.into_inner() {
+            return Ok(());
+        }
+        out.truncate(begin);
+    }
+    save_optional(sums, out, workers)
+}
+
+/// What [`save_sums`] wrote of `len` sums.
+fn load_sums(words: &mut Words<'_>, len: usize) -> Option<Vec<i128>> {
+    if words.rest().first() != Some(&IN_WORDS) {
+        return words.optional(len);
+    }
+    words.next()?;
+    let saved = words.take(len)?;
+    words.numbers_of(saved, len, |words, at| {
+        let word = words.get(at).copied().unwrap_or(0);
+        i128::from(word as i64)
+    })
+}
+
 /// A fixed-point number as the nearest double.
 fn scaled(number: i128, bits: u32) -> f64 {
     // Most fit in a word, of which the conversion is one instruction.
@@ -386,7 +425,7 @@ impl PairMatrix for Relationship {
         for sum in &self.sums {
             out.extend([0, 1].map(|at| i128::word(&[sum.total], at)));
             save_optional(&sum.single, out, workers)?;
-            save_optional(&sum.pairs, out, workers)?;
+            save_sums(&sum.pairs, out, workers)?;
         }
         Ok(())
     }
@@ -397,7 +436,7 @@ impl PairMatrix for Relationship {
             let sum = Sum {
                 total: words.numbers(1)?.first().copied()?,
                 single: words.optional(shape.samples)?,
-                pairs: words.optional(with_diagonal(shape.samples))?,
+                pairs: load_sums(words, with_diagonal(shape.samples))?,
             };
             (sum.single.len() == shape.samples).then_some(sum)
         };
@@ -419,5 +458,31 @@ impl PairMatrix for Relationship {
         // Sums whose terms of pairs are not all 0 without missing calls.
         let dense = if forms == Forms::Grm { 2 } else { 1 };
         with_diagonal(shape.samples).saturating_mul(dense * size_of::<i128>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_saved_in_few_words() {
+        let most = i128::from(i64::MAX);
+        for (sums, len) in [
+            (vec![], 1),
+            (vec![0, -5, most, -most - 1], 5),
+            (vec![0, most + 1], 5),
+            (vec![-most - 2, 1 << 100], 5),
+        ] {
+            let mut saved = vec![];
+            let workers = Workers::new(2, &|| false);
+            save_sums(&sums, &mut saved, &workers).unwrap();
+            assert_eq!(saved.len(), len, "{sums:?}");
+            let mut words = Words::new(&saved, &workers);
+            assert_eq!(load_sums(&mut words, sums.len()), Some(sums.clone()));
+            assert!(words.rest().is_empty());
+            let mut cut = Words::new(&saved[..len - 1], &workers);
+            assert_eq!(load_sums(&mut cut, sums.len()), None);
+        }
     }
 }

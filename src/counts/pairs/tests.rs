@@ -31,7 +31,7 @@ impl Calls {
             }
             let mut words = vec![];
             planes.push_row(row, &mut words);
-            all.push(PlanesRow::try_new(&words, copies).unwrap());
+            all.push(PlanesRow::try_new(&words, copies).unwrap(), Level::detect());
         }
         all
     }
@@ -106,7 +106,9 @@ fn counted<M: PairMatrix>(
             shape: calls.shape,
             rows: rows.to_vec(),
         };
-        for part in part.site_rows().parts(shape.copies(), most) {
+        let rows = part.site_rows();
+        let mut parts = rows.parts(shape.copies(), most);
+        while let Some(part) = parts.next_part() {
             matrix.fold(&part, level, &workers).unwrap();
         }
         matrix
@@ -249,7 +251,9 @@ proptest! {
         // The same of some first individuals.
         let firsts = cut.index(calls.shape.samples)..calls.shape.samples;
         let mut some = IndividualPairs::of_firsts(calls.shape, firsts.clone()).unwrap();
-        for part in calls.site_rows().parts(calls.shape.copies(), 7) {
+        let rows = calls.site_rows();
+        let mut parts = rows.parts(calls.shape.copies(), 7);
+        while let Some(part) = parts.next_part() {
             some.fold(&part, Level::detect(), &Workers::new(2, &|| false)).unwrap();
         }
         for i in firsts {
@@ -315,20 +319,27 @@ fn rows_are_removed_from_the_front() {
     };
     let mut rows = calls.site_rows();
     let words = rows.words().to_vec();
-    assert!(!rows.remove_first(&words[1..]));
-    assert!(rows.remove_first(&words[..2]));
+    assert!(!rows.remove_first(&words[1..], 6, Level::Portable));
+    assert!(rows.remove_first(&words[..2], 6, Level::Portable));
     assert_eq!((rows.len(), rows.words()), (2, &words[2..]));
     let mut others = SiteRows::default();
-    assert!(others.extend(rows.words(), 6));
+    assert!(others.extend(rows.words(), 6, Level::Portable));
     assert_eq!(others.len(), 2);
     for (most, wanted) in [(1, vec![1, 1]), (2, vec![2]), (9, vec![2])] {
-        let parts: Vec<_> = others.parts(6, most).collect();
-        let rows: Vec<usize> = parts.iter().map(Vec::len).collect();
-        assert_eq!(rows, wanted);
+        let mut parts = others.parts(6, most);
+        let rows = std::iter::from_fn(|| parts.next_part().map(|part| part.len()));
+        assert_eq!(rows.collect::<Vec<_>>(), wanted);
     }
-    assert!(!others.extend(&words[..1], 6));
-    assert!(rows.remove_first(&words[2..3]) && rows.remove_first(&words[3..]));
-    assert!(!rows.remove_first(&[]));
+    // Planes that there are none of, bits of copies that there are none of, and a list that is not shorter than its plane.
+    for wrong in [&[1 << 40, 1][..], &[1, 1 << 6], &[1 << 60 | 1, 1, 5]] {
+        assert!(!others.extend(wrong, 6, Level::Portable), "{wrong:?}");
+    }
+    assert!(!others.extend(&words[..1], 6, Level::Portable));
+    assert!(
+        rows.remove_first(&words[2..3], 6, Level::Portable)
+            && rows.remove_first(&words[3..], 6, Level::Portable)
+    );
+    assert!(!rows.remove_first(&[], 6, Level::Portable));
 }
 
 #[test]
@@ -350,7 +361,8 @@ fn folding_stops() {
     let rows = rows.map(Iterator::collect).collect();
     let rows = Calls { shape, rows }.site_rows();
     fn stops<M: PairMatrix>(shape: Shape, options: M::Options, rows: &SiteRows) {
-        let part = rows.parts(shape.copies(), usize::MAX).next().unwrap();
+        let mut parts = rows.parts(shape.copies(), usize::MAX);
+        let part = parts.next_part().unwrap();
         for threads in [1, 2] {
             let mut matrix = M::try_new(shape, options).unwrap();
             let stopped = matrix.fold(&part, Level::detect(), &Workers::new(threads, &|| true));

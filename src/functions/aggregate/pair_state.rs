@@ -1,4 +1,4 @@
-//! Statistics over pairs of haplotypes or individuals: a group's rows are kept as bit-planes while they take less memory than a matrix of
+//! Statistics over pairs of haplotypes or individuals: a group's rows are kept while they take less memory than a matrix of
 //! counts over pairs, and are added to a matrix from then on.
 //!
 //! States are saved as words: a header with the layout's version, then rows, then the matrix if there is one. Merging joins rows and
@@ -25,14 +25,14 @@ use crate::functions::interrupt;
 /// Pairs that all values of a query may have.
 pub(crate) const MOST_PAIRS: usize = 1 << 26;
 /// The version of saved states.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// Words of the header: version and kind, samples, ploidy, words of the rows.
 const HEADER: usize = 4;
 /// Words of a saved matrix beside those of its numbers, at most.
 const MATRIX_WORDS: usize = 64;
 /// The fewest rows that are added to a matrix at a time.
 const FEWEST_ROWS: usize = 512;
-/// Bytes of rows from which on a device gets them.
+/// Bytes of planes of rows from which on a device gets them.
 const DEVICE_BYTES: usize = 1 << 20;
 /// The most rows that are kept once there is a matrix, and that are added to it at a time.
 const MOST_ROWS: usize = 1 << 13;
@@ -162,7 +162,10 @@ impl<V: PairValue> PairsOf<V> {
         let steps = pairs_of(copies).saturating_mul(rows.len() / 256);
         let fold = |workers: &Workers<'_>| {
             let mut parts = rows.parts(copies, MOST_ROWS);
-            parts.try_for_each(|part| matrix.fold(&part, self.level, workers))
+            while let Some(part) = parts.next_part() {
+                matrix.fold(&part, self.level, workers)?;
+            }
+            Ok(())
         };
         counted(
             V::NAME,
@@ -178,27 +181,22 @@ impl<V: PairValue> PairsOf<V> {
     ) -> Result<()> {
         let left = feed.send_rows(rows)?;
         let left = left.into_iter().filter_map(|row| rows.get(row));
-        left.for_each(|row| others.push(*row));
+        left.for_each(|row| others.push_planes(*row));
         Ok(())
     }
 
-    /// Bytes of rows that are kept before they are added to a matrix, or to that of a device.
-    fn most_kept(&self, has_matrix: bool) -> usize {
-        match &self.feed {
-            Some(_) if !has_matrix => self.matrix_bytes().min(DEVICE_BYTES),
-            _ => self.matrix_bytes(),
-        }
-    }
-
-    /// Adds the kept rows to the matrix, once they take as much memory.
+    /// Adds the kept rows to the matrix, once they take as much memory, or are many for a device.
     fn fold_if_many(&self, state: &mut PairState<V::Matrix>) -> Result<()> {
         let rows = state.rows.len();
         if self.keeps_rows || rows < FEWEST_ROWS {
             return Ok(());
         }
-        let has_matrix = state.matrix.is_some();
-        let many = has_matrix && rows >= MOST_ROWS;
-        if many || size_of_val(state.rows.words()) >= self.most_kept(has_matrix) {
+        let is_many = match (&state.matrix, &self.feed) {
+            (Some(_), _) => rows >= MOST_ROWS,
+            (None, Some(_)) => rows.saturating_mul(self.shape.copies() / 8) >= DEVICE_BYTES,
+            (None, None) => false,
+        };
+        if is_many || size_of_val(state.rows.words()) >= self.matrix_bytes() {
             self.fold_all(state)?;
         }
         Ok(())
@@ -220,7 +218,8 @@ impl<V: PairValue> PairsOf<V> {
             (none, Some(feed)) => {
                 *none = Some(Box::new(self.new_matrix()?));
                 let rows = std::mem::take(&mut state.rows);
-                for part in rows.parts(self.shape.copies(), MOST_ROWS) {
+                let mut parts = rows.parts(self.shape.copies(), MOST_ROWS);
+                while let Some(part) = parts.next_part() {
                     Self::send(feed, &part, &mut state.rows)?;
                 }
                 feed.open();
@@ -274,7 +273,10 @@ impl<V: PairValue> PairsOf<V> {
         if *header != self.header(rows) {
             return None;
         }
-        if !state.rows.extend(words.take(rows)?, self.shape.copies()) {
+        if !state
+            .rows
+            .extend(words.take(rows)?, self.shape.copies(), self.level)
+        {
             return None;
         }
         if words.rest().is_empty() {
@@ -340,7 +342,10 @@ impl<V: PairValue> Statistic for PairsOf<V> {
             let Some(row) = views.next() else {
                 return Ok(());
             };
-            state.rows.push(row?);
+            match state.matrix {
+                Some(_) => state.rows.push_planes(row?),
+                None => state.rows.push(row?, self.level),
+            }
             self.fold_if_many(state)?;
         }
         if let Some(feed) = &self.feed {
@@ -357,7 +362,8 @@ impl<V: PairValue> Statistic for PairsOf<V> {
         mut rows: impl Iterator<Item = usize>,
     ) -> Result<()> {
         // Rows leave a frame in the order in which they were added.
-        match rows.all(|row| state.rows.remove_first(input.row(row))) {
+        let copies = self.shape.copies();
+        match rows.all(|row| state.rows.remove_first(input.row(row), copies, self.level)) {
             true => Ok(()),
             false => internal_err!("{}: a row leaves its frame out of order", V::NAME),
         }

@@ -14,6 +14,7 @@ use super::count_errors::counted;
 use super::pair_names::all_names;
 use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
+use crate::counts::gathered::plane_words;
 use crate::counts::pairs::{CentredRows, Forms, Relationship, Shape, SiteRows};
 use crate::counts::{CountError, Workers};
 use crate::functions::interrupt;
@@ -50,6 +51,8 @@ const ROWS: usize = 16;
 const FEWEST_SAMPLES: usize = 128;
 /// The most rows of a matrix that is only multiplied by vectors, for each individual.
 const MOST_ROWS: usize = 2;
+/// Groups that a thread finds the components of before threads that have become free are asked for.
+const GROUPS_OF_THREAD: usize = 2;
 /// Steps for a word of 64 copies in the products of a few rows with vectors, some dozen times.
 const STEPS_OF_WORD: usize = 256;
 /// Scaling by 1 / √(2p(1 − p)).
@@ -100,22 +103,30 @@ fn lists(
     )?))
 }
 
-/// The most bytes for a group of so many words of rows without its matrix: the individuals in lists, four bytes each, and the vectors.
-fn scratch(samples: usize, words: usize) -> usize {
-    let lists = words.saturating_mul(u64::BITS as usize / 2 * size_of::<u32>());
-    lists.saturating_add(bytes_of(samples))
-}
-
 impl Components {
+    /// Whether the components of these rows may be found without their matrix.
+    fn may_do_without_matrix(&self, rows: &SiteRows) -> bool {
+        let samples = self.ids.len();
+        let is_large = rows.len() > MOST_ROWS.saturating_mul(samples);
+        samples >= FEWEST_SAMPLES && !is_large && self.count <= MOST_VALUES
+    }
+
+    /// The most bytes for the components of a group of few rows without its matrix.
+    fn bytes_without_matrix(&self, rows: &SiteRows) -> usize {
+        let samples = self.shape.samples;
+        let (of_rows, with_dosages) = CentredRows::most(rows, self.shape);
+        of_rows
+            .saturating_add(LocalRelationship::bytes_of(with_dosages, samples))
+            .saturating_add(bytes_of(samples, self.count))
+    }
+
     /// The components of a group of few rows, without its matrix, if they are found so; `None` within if they are not defined.
     fn of_rows(
         &self,
         rows: &SiteRows,
         workers: &Workers<'_>,
     ) -> Result<Option<Option<Found>>, CountError> {
-        let samples = self.ids.len();
-        let is_large = rows.len() > MOST_ROWS.saturating_mul(samples);
-        if samples < FEWEST_SAMPLES || is_large || self.count > MOST_VALUES {
+        if !self.may_do_without_matrix(rows) {
             return Ok(None);
         }
         let Some(rows) = CentredRows::try_new(rows, self.shape, self.forms)? else {
@@ -199,27 +210,37 @@ impl PairValue for Components {
         let (mut values, mut traces, mut components) = (vec![], vec![], vec![]);
         let groups: Vec<_> = groups.collect();
         let mut of_rows: Vec<_> = groups.iter().map(|_| None).collect();
-        let words = groups.iter().filter_map(Group::few_rows);
-        let words: Vec<usize> = words.map(|rows| rows.words().len()).collect();
-        let mut find = |workers: &Workers<'_>| {
-            // Many groups have one thread each, as long as all take no more memory than a matrix, for which there is room.
-            let memory = groups.first().map_or(0, Group::matrix_bytes);
-            let most = words
-                .iter()
-                .max()
-                .map_or(0, |words| scratch(samples, *words));
-            let workers = workers.at_most(memory / most.max(1));
+        let few = || {
+            let few = groups.iter().filter_map(Group::few_rows);
+            few.filter(|rows| self.may_do_without_matrix(rows))
+        };
+        let words = few().map(|rows| rows.len().saturating_mul(plane_words(self.shape.copies())));
+        let words = words.fold(0, usize::saturating_add);
+        // Many groups have one thread each, as long as all take no more memory than a matrix, for which there is room.
+        let memory = groups.first().map_or(0, Group::matrix_bytes);
+        let of_group = few().map(|rows| self.bytes_without_matrix(rows)).max();
+        let threads = (memory / of_group.unwrap_or(0).max(1)).max(1);
+        let mut left = groups.iter().zip(&mut of_rows);
+        let mut find_some = |workers: &Workers<'_>| {
+            let some = left.by_ref().take(GROUPS_OF_THREAD * workers.threads());
+            let some: Vec<_> = some.collect();
             let alone = workers.at_most(1);
-            workers.each(groups.iter().zip(&mut of_rows), |(group, found)| {
+            let is_last = some.is_empty();
+            workers.each(some, |(group, found)| {
                 if let Some(rows) = group.few_rows() {
                     *found = self.of_rows(rows, &alone)?;
                 }
                 Ok(())
-            })
+            })?;
+            Ok::<_, CountError>(is_last)
         };
-        let steps = words.iter().sum::<usize>().saturating_mul(STEPS_OF_WORD);
-        let found = interrupt::long(steps, || interrupt::with_workers(&mut find));
-        counted(NAME, found)?;
+        let find = || {
+            // Partitions that have more groups than others get the threads of those in the end.
+            while !interrupt::with_some_workers(threads, &mut find_some)? {}
+            Ok(())
+        };
+        let steps = words.saturating_mul(STEPS_OF_WORD);
+        counted(NAME, interrupt::long(steps, find))?;
         for (group, of_rows) in groups.into_iter().zip(of_rows) {
             let found = match of_rows {
                 Some(found) => found,

@@ -54,7 +54,10 @@ fn rows(shape: Shape, number: usize, codes: &[i64], noise: &mut Noise) -> Vec<Ve
 fn site_rows(rows: &[Vec<u64>], shape: Shape) -> SiteRows {
     let mut all = SiteRows::default();
     for words in rows {
-        all.push(PlanesRow::try_new(words, shape.copies()).unwrap());
+        all.push(
+            PlanesRow::try_new(words, shape.copies()).unwrap(),
+            Level::detect(),
+        );
     }
     all
 }
@@ -74,7 +77,8 @@ fn both(
     };
     let rows = site_rows(rows, shape);
     let mut matrix = Relationship::try_new(shape, forms).unwrap();
-    for part in rows.parts(shape.copies(), 64) {
+    let mut parts = rows.parts(shape.copies(), 64);
+    while let Some(part) = parts.next_part() {
         matrix
             .fold(&part, Level::detect(), &Workers::ALONE)
             .unwrap();

@@ -10,6 +10,8 @@ use super::tridiagonalise::{Tridiagonal, tridiagonalise};
 use super::vectors::{add_times, dot};
 use crate::counts::{CountError, Job, Lanes, Level, Workers};
 
+/// Eigenvalues that a thread finds at a time.
+const VALUES: usize = 2;
 /// Steps of inverse iteration.
 const STEPS: usize = 4;
 /// Eigenvalues that differ by less than this part of the largest have their vectors made orthogonal.
@@ -125,41 +127,16 @@ impl Tridiagonal {
         (0..self.n()).map(row).fold(0.0, f64::max)
     }
 
-    /// The number of eigenvalues that are less than `x`.
-    fn below(&self, x: f64) -> usize {
-        let mut count = 0;
-        let mut pivot = 1.0;
-        for (at, diagonal) in self.diagonal.iter().enumerate() {
-            let beside = at.checked_sub(1).map_or(0.0, |at| self.beside[at]);
-            pivot = diagonal - x - beside * beside / pivot;
-            if pivot == 0.0 {
-                pivot = f64::MIN_POSITIVE.sqrt();
-            }
-            count += usize::from(pivot < 0.0);
-        }
-        count
-    }
-
     /// The largest eigenvalues, in descending order.
     fn largest(&self, count: usize, workers: &Workers<'_>) -> Result<Vec<f64>, CountError> {
-        let bound = self.bound().max(f64::MIN_POSITIVE) * 1.000_001;
-        let n = self.n();
         let mut values = vec![0.0; count];
-        workers.each(values.iter_mut().enumerate(), |(at, value)| {
-            // `low` has fewer than n − at eigenvalues below it, `high` at least that many.
-            let (mut low, mut high) = (-bound, bound);
-            loop {
-                let middle = low + (high - low) / 2.0;
-                if middle <= low || middle >= high {
-                    break;
-                }
-                if self.below(middle) >= n - at {
-                    high = middle;
-                } else {
-                    low = middle;
-                }
-            }
-            *value = low;
+        let level = Level::detect();
+        workers.each(values.chunks_mut(VALUES).enumerate(), |(at, values)| {
+            level.run(Bisect {
+                tridiagonal: self,
+                first: at * VALUES,
+                values,
+            });
             Ok(())
         })?;
         Ok(values)
@@ -232,6 +209,78 @@ impl Tridiagonal {
             let [diagonal, first, second] = rows[at];
             let later = |offset: usize| b.get(at + offset).copied().unwrap_or(0.0);
             b[at] = (b[at] - first * later(1) - second * later(2)) / diagonal;
+        }
+    }
+}
+
+/// Finds eigenvalues from number `first` on, in descending order, by counting at some points at once how many are smaller.
+struct Bisect<'a> {
+    tridiagonal: &'a Tridiagonal,
+    first: usize,
+    /// As many as [`VALUES`], or fewer.
+    values: &'a mut [f64],
+}
+
+impl Bisect<'_> {
+    /// The numbers of eigenvalues that are less than these points.
+    #[inline(always)]
+    fn below(&self, points: &[[f64; LINE]; VALUES]) -> [[u64; LINE]; VALUES] {
+        let mut counts = [[0; LINE]; VALUES];
+        let mut pivots = [[1.0; LINE]; VALUES];
+        let beside = [0.0].iter().chain(&self.tridiagonal.beside);
+        for (diagonal, beside) in self.tridiagonal.diagonal.iter().zip(beside) {
+            let square = beside * beside;
+            for ((points, pivots), counts) in points.iter().zip(&mut pivots).zip(&mut counts) {
+                for ((x, pivot), count) in points.iter().zip(pivots).zip(counts) {
+                    *pivot = diagonal - x - square / *pivot;
+                    if *pivot == 0.0 {
+                        *pivot = f64::MIN_POSITIVE.sqrt();
+                    }
+                    *count += u64::from(*pivot < 0.0);
+                }
+            }
+        }
+        counts
+    }
+}
+
+impl Job for Bisect<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _lanes: L) {
+        let bound = self.tridiagonal.bound().max(f64::MIN_POSITIVE) * 1.000_001;
+        let n = self.tridiagonal.n();
+        // The first of each has fewer than n − at eigenvalues below it, the other at least that many.
+        let mut bounds = [(-bound, bound); VALUES];
+        loop {
+            let points = bounds.map(|(low, high)| {
+                std::array::from_fn(|at| low + (high - low) * ((at + 1) as f64 / (LINE + 1) as f64))
+            });
+            let below = self.below(&points);
+            let mut is_nearer = false;
+            let values = bounds.iter_mut().zip(points.iter().zip(&below));
+            for (at, ((low, high), (points, below))) in (self.first..).zip(values) {
+                let (least, most) = (*low, *high);
+                for (point, below) in points.iter().zip(below) {
+                    // Between the neighbouring numbers at the end there is none.
+                    if !(least < *point && *point < most) {
+                        continue;
+                    }
+                    is_nearer = true;
+                    if *below as usize + at >= n {
+                        *high = *point;
+                        break;
+                    }
+                    *low = *point;
+                }
+            }
+            if !is_nearer {
+                break;
+            }
+        }
+        for (value, (low, _)) in self.values.iter_mut().zip(bounds) {
+            *value = low;
         }
     }
 }
@@ -368,9 +417,9 @@ mod tests {
 
     #[test]
     fn every_stage_can_be_stopped() {
-        let n = 7;
-        // A check for each column, eigenvalue, vector, and vector of the original matrix.
-        for stop_at in 0..4 * n {
+        let n: usize = 7;
+        // A check for each column, some eigenvalues, each vector, and each vector of the original matrix.
+        for stop_at in 0..3 * n + n.div_ceil(VALUES) {
             let calls = std::sync::atomic::AtomicUsize::new(0);
             let stop = || calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= stop_at;
             let mut matrix = triangle(&symmetric(n, |i, j| start(i, j) - 0.75), n);

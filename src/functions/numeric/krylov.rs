@@ -13,8 +13,8 @@ use crate::counts::{CountError, Job, Lanes, Level, Workers};
 pub(crate) const MOST_VALUES: usize = LINE;
 /// The most eigenvalues that are found with blocks of four vectors, which are faster where the next eigenvalues are not close to these.
 const FEW_VALUES: usize = 2;
-/// The most vectors. A matrix that needs more has values that are too close to each other, for which all of it is better reduced.
-const MOST_VECTORS: usize = 512;
+/// The most blocks. A matrix that needs more has values that are too close to each other, for which all of it is better reduced.
+const MOST_BLOCKS: usize = 48;
 /// Blocks before the first look at what was found.
 const FIRST_LOOK: usize = 2;
 /// Where the residuals are less than this part of the largest eigenvalue, the eigenvectors are found.
@@ -31,14 +31,20 @@ pub(crate) trait Symmetric {
 
 /// The most blocks for a matrix of `n` rows.
 fn most_blocks<V: Vectors>(n: usize) -> usize {
-    MOST_VECTORS.min(n / 2) / V::NUMBER
+    MOST_BLOCKS.min(n / 2 / V::NUMBER)
 }
 
-/// Bytes of the vectors for a matrix of `n` rows, at most.
-pub(crate) fn bytes_of(n: usize) -> usize {
-    // Those of all blocks, a product, and the columns of a block.
-    let vectors = MOST_VECTORS.min(n / 2) + 3 * LINE;
-    vectors.saturating_mul(n).saturating_mul(size_of::<f64>())
+/// Bytes of the vectors for `count` eigenvalues of a matrix of `n` rows, at most.
+pub(crate) fn bytes_of(n: usize, count: usize) -> usize {
+    let of_block = match count <= FEW_VALUES {
+        true => HalfLine::NUMBER,
+        false => Line::NUMBER,
+    };
+    let of_blocks = (MOST_BLOCKS * of_block).min(n / 2);
+    // Those of all blocks, a product, and the columns of a block; and half of the matrix in terms of them, with its reflections.
+    let vectors = (of_blocks + 3 * LINE).saturating_mul(n);
+    let numbers = vectors.saturating_add(2 * of_blocks * of_blocks);
+    numbers.saturating_mul(size_of::<f64>())
 }
 
 /// The `count` largest eigenvalues in descending order, and their vectors; `None` if they are not found in a few steps.
@@ -111,7 +117,10 @@ impl<M: Symmetric> Find<'_, M> {
                 return Ok(None);
             };
             matrix.multiply(lanes, last, &mut products);
-            longest = longest.max(longest_of(&products));
+            longest = larger(longest, longest_of(&products));
+            if !longest.is_finite() {
+                return Ok(None);
+            }
             if longest == 0.0 {
                 let pairs = (0..count).map(|at| (0.0, unit(n, at)));
                 return Ok(Some(pairs.collect()));
@@ -127,9 +136,9 @@ impl<M: Symmetric> Find<'_, M> {
             let residuals = pairs.iter().map(|(_, vector)| residual(&remaining, vector));
             let worst = residuals.fold(0.0, f64::max);
             if worst <= PRECISION * largest {
-                let pairs = pairs.into_iter();
-                let pairs = pairs.map(|(value, vector)| (value, basis.combined(&vector)));
-                return Ok(Some(pairs.collect()));
+                let (values, vectors): (Vec<f64>, Vec<_>) = pairs.into_iter().unzip();
+                let vectors = basis.combined(lanes, &vectors);
+                return Ok(Some(values.into_iter().zip(vectors).collect()));
             }
             looks.add(diagonal.len(), worst / largest);
         }
@@ -187,7 +196,12 @@ fn longest_of<V: Vectors>(block: &[V]) -> f64 {
         }
     }
     let squares = squares.each().iter();
-    squares.fold(0.0f64, |most, square| most.max(square.sqrt()))
+    squares.fold(0.0f64, |most, square| larger(most, square.sqrt()))
+}
+
+/// The larger number, or one that is none.
+fn larger(a: f64, b: f64) -> f64 {
+    if a >= b || a.is_nan() { a } else { b }
 }
 
 /// The largest eigenvalues of the matrix of blocks.
@@ -325,6 +339,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn instruction_sets_have_the_same_bits() {
+        let falling: Vec<f64> = (0..30).map(|at| 0.5f64.powi(at)).collect();
+        for n in [128, 131] {
+            let matrix = sum_of(n, &falling, |at, i| start(i, at + 100) - 0.75);
+            for count in [1, 2, 3] {
+                let found = Level::available().into_iter().map(|level| {
+                    let found = level.run(Find {
+                        matrix: &matrix,
+                        count,
+                        workers: &Workers::ALONE,
+                    });
+                    let pairs = found.unwrap().unwrap().into_iter();
+                    let bits = pairs.flat_map(|(value, vector)| [vec![value], vector].concat());
+                    bits.map(f64::to_bits).collect::<Vec<_>>()
+                });
+                let found: Vec<_> = found.collect();
+                assert!(
+                    found.windows(2).all(|pair| pair[0] == pair[1]),
+                    "{n} {count}"
+                );
+            }
+        }
+    }
+
     /// A matrix whose second block is made of vectors that have much in common, of which short parts are left.
     #[test]
     fn vectors_with_much_in_common_are_separated() {
@@ -395,6 +434,18 @@ mod tests {
         // Nor are more than a block has.
         assert!(!check(&sum_of(n, &[1.0], |_, _| 1.0), MOST_VALUES + 1));
         assert!(!check(&sum_of(15, &[1.0], |_, _| 1.0), 1));
+    }
+
+    #[test]
+    fn matrices_with_infinite_elements_are_refused() {
+        for element in [f64::NAN, f64::INFINITY] {
+            let mut matrix = sum_of(100, &[1.0], |_, i| i as f64);
+            matrix.elements[707] = element;
+            for count in [1, 3] {
+                let found = largest_of(&matrix, count, &Workers::ALONE);
+                assert!(matches!(found, Ok(None)));
+            }
+        }
     }
 
     #[test]

@@ -17,8 +17,33 @@ pub(crate) struct Line(pub(super) [f64; LINE]);
 
 /// Half of a line.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(align(32))]
+#[repr(C, align(32))]
 pub(crate) struct HalfLine([f64; LINE / 2]);
+
+/// Two halves, as the numbers of a line.
+#[inline(always)]
+fn both(halves: &[HalfLine; 2]) -> &[f64; LINE] {
+    // SAFETY: a half is its numbers and has no padding, so two of them are as many numbers as a line, one after the other.
+    unsafe { &*std::ptr::from_ref(halves).cast() }
+}
+
+/// The halves of these numbers.
+#[inline(always)]
+fn halves(line: &[f64; LINE]) -> [HalfLine; 2] {
+    let [a, b, c, d, e, f, g, h] = *line;
+    [HalfLine([a, b, c, d]), HalfLine([e, f, g, h])]
+}
+
+/// Each number of both halves, four times.
+#[inline(always)]
+fn each_of_halves<L: Lanes>(lanes: L, line: L::Doubles) -> [L::Doubles; LINE / 2] {
+    [
+        lanes.of_halves::<0>(line),
+        lanes.of_halves::<1>(line),
+        lanes.of_halves::<2>(line),
+        lanes.of_halves::<3>(line),
+    ]
+}
 
 /// A component of each of some vectors.
 pub(crate) trait Vectors: Copy + Debug + Default {
@@ -34,8 +59,8 @@ pub(crate) trait Vectors: Copy + Debug + Default {
     /// self += factor · other
     fn add_times<L: Lanes>(&mut self, lanes: L, factor: f64, other: &Self);
 
-    /// self −= Σ factor · other
-    fn subtract<L: Lanes>(&mut self, lanes: L, factors: &Self, others: &[Self; LINE]);
+    /// Takes from the vectors what these are in terms of those of `block`: row `i` of `overlaps` has the factors of vector `i` of the block.
+    fn subtract<L: Lanes>(lanes: L, vectors: &mut [Self], block: &[Self], overlaps: &[Self; LINE]);
 
     /// The products of each vector of one block with each of the other: row `i` has those of vector `i` of the first.
     fn inner_products<L: Lanes>(lanes: L, block: &[Self], others: &[Self]) -> [Self; LINE];
@@ -62,13 +87,15 @@ impl Vectors for Line {
     }
 
     #[inline(always)]
-    fn subtract<L: Lanes>(&mut self, lanes: L, factors: &Self, others: &[Self; LINE]) {
-        let mut sum = lanes.doubles(&self.0);
-        for (factor, other) in factors.0.iter().zip(others) {
-            let factor = lanes.doubles(&[-factor; LINE]);
-            sum = lanes.add_products(sum, factor, lanes.doubles(&other.0));
+    fn subtract<L: Lanes>(lanes: L, vectors: &mut [Self], block: &[Self], overlaps: &[Self; LINE]) {
+        let overlaps = overlaps.map(|row| lanes.doubles(&row.0.map(|x| -x)));
+        for (to, from) in vectors.iter_mut().zip(block) {
+            let mut sum = lanes.doubles(&to.0);
+            for (factor, overlaps) in from.0.iter().zip(overlaps) {
+                sum = lanes.add_products(sum, lanes.doubles(&[*factor; LINE]), overlaps);
+            }
+            to.0 = lanes.each(sum);
         }
-        self.0 = lanes.each(sum);
     }
 
     #[inline(always)]
@@ -101,26 +128,78 @@ impl Vectors for HalfLine {
     #[inline(always)]
     fn add_times<L: Lanes>(&mut self, _lanes: L, factor: f64, other: &Self) {
         for (to, from) in self.0.iter_mut().zip(other.0) {
-            *to += factor * from;
+            *to = factor.mul_add(from, *to);
         }
     }
 
     #[inline(always)]
-    fn subtract<L: Lanes>(&mut self, lanes: L, factors: &Self, others: &[Self; LINE]) {
-        for (factor, other) in factors.0.iter().zip(others) {
-            self.add_times(lanes, -factor, other);
+    fn subtract<L: Lanes>(lanes: L, vectors: &mut [Self], block: &[Self], overlaps: &[Self; LINE]) {
+        let mut factors = [lanes.doubles(&[0.0; LINE]); LINE / 2];
+        for (to, row) in factors.iter_mut().zip(overlaps) {
+            let row = Self(row.0.map(|x| -x));
+            *to = lanes.doubles(both(&[row; 2]));
+        }
+        let (pairs, rest) = vectors.as_chunks_mut();
+        let (of_block, rest_of_block) = block.as_chunks();
+        for (to, from) in pairs.iter_mut().zip(of_block) {
+            *to = plus_products(lanes, to, from, &factors);
+        }
+        for (to, from) in rest.iter_mut().zip(rest_of_block) {
+            [*to, _] = plus_products(lanes, &[*to; 2], &[*from; 2], &factors);
         }
     }
 
     #[inline(always)]
     fn inner_products<L: Lanes>(lanes: L, block: &[Self], others: &[Self]) -> [Self; LINE] {
+        let mut sums = [lanes.doubles(&[0.0; LINE]); LINE / 2];
+        let (of_block, rest_of_block) = block.as_chunks();
+        let (of_others, rest_of_others) = others.as_chunks();
+        for (a, b) in of_block.iter().zip(of_others) {
+            add_inner_products(lanes, a, b, &mut sums);
+        }
+        for (a, b) in rest_of_block.iter().zip(rest_of_others) {
+            let (a, b) = ([*a, Self::default()], [*b, Self::default()]);
+            add_inner_products(lanes, &a, &b, &mut sums);
+        }
         let mut products = [Self::default(); LINE];
-        for (a, b) in block.iter().zip(others) {
-            for (sum, x) in products.iter_mut().zip(a.0) {
-                sum.add_times(lanes, x, b);
-            }
+        for (product, sum) in products.iter_mut().zip(sums) {
+            // Of the even rows, and of the odd ones.
+            let [even, odd] = halves(&lanes.each(sum));
+            *product = even;
+            product.add_times(lanes, 1.0, &odd);
         }
         products
+    }
+}
+
+/// Two halves with the numbers of `from`, each times one of the factors, added.
+#[inline(always)]
+fn plus_products<L: Lanes>(
+    lanes: L,
+    to: &[HalfLine; 2],
+    from: &[HalfLine; 2],
+    factors: &[L::Doubles; LINE / 2],
+) -> [HalfLine; 2] {
+    let mut sum = lanes.doubles(both(to));
+    let from = each_of_halves(lanes, lanes.doubles(both(from)));
+    for (from, factors) in from.into_iter().zip(factors) {
+        sum = lanes.add_products(sum, from, *factors);
+    }
+    halves(&lanes.each(sum))
+}
+
+/// Adds the products of each number of `a` with the half of `b` that is beside it.
+#[inline(always)]
+fn add_inner_products<L: Lanes>(
+    lanes: L,
+    a: &[HalfLine; 2],
+    b: &[HalfLine; 2],
+    sums: &mut [L::Doubles; LINE / 2],
+) {
+    let a = each_of_halves(lanes, lanes.doubles(both(a)));
+    let b = lanes.doubles(both(b));
+    for (sum, x) in sums.iter_mut().zip(a) {
+        *sum = lanes.add_products(*sum, x, b);
     }
 }
 

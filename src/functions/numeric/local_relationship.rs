@@ -1,10 +1,12 @@
 //! [`LocalRelationship`]: the relationship or covariance matrix of the individuals over a few rows, which is only multiplied by vectors.
 //!
-//! Most rows have few individuals beside those of the most frequent homozygote, so that a product takes far less time than the matrix would.
+//! Most rows have few individuals beside those of the most frequent homozygote, so that a product takes far less time than the matrix would. The
+//! others are multiplied as rows of dosages.
 
 use crate::counts::Lanes;
 use crate::counts::pairs::{CentredRow, CentredRows};
 
+use super::dosage_rows::{Columns, DosageRows};
 use super::krylov::Symmetric;
 use super::lines::Vectors;
 
@@ -12,16 +14,25 @@ use super::lines::Vectors;
 #[derive(Debug)]
 pub(crate) struct LocalRelationship<'a> {
     rows: &'a CentredRows,
+    /// Those that are not lists.
+    dosages: DosageRows<'a>,
     /// Σ z of each individual, if means are taken away.
     sums: Option<Vec<f64>>,
     divisor: f64,
 }
 
 impl<'a> LocalRelationship<'a> {
+    /// The most bytes for rows of which so many have dosages, and for products.
+    pub(crate) fn bytes_of(with_dosages: usize, samples: usize) -> usize {
+        let sums = samples.saturating_mul(size_of::<f64>());
+        DosageRows::bytes_of(with_dosages, samples).saturating_add(sums)
+    }
+
     /// The mean over rows. `None` without a row.
     pub(crate) fn mean(rows: &'a CentredRows) -> Option<Self> {
         (rows.len() > 0).then(|| Self {
             rows,
+            dosages: dosages_of(rows),
             sums: None,
             divisor: rows.len() as f64,
         })
@@ -46,6 +57,7 @@ impl<'a> LocalRelationship<'a> {
         sums.iter_mut().for_each(|sum| *sum += of_all);
         Some(Self {
             rows,
+            dosages: dosages_of(rows),
             sums: Some(sums),
             divisor: (rows.len() - 1) as f64,
         })
@@ -55,18 +67,7 @@ impl<'a> LocalRelationship<'a> {
     pub(crate) fn trace(&self) -> f64 {
         let mut trace = 0.0;
         for row in self.rows.rows() {
-            let counts = [
-                row.heterozygotes.len(),
-                row.homozygotes.len(),
-                row.incomplete.len(),
-            ];
-            let others = self.rows.samples() - counts.iter().sum::<usize>();
-            let [heterozygotes, homozygotes, _] = counts.map(|count| count as f64);
-            let square = |x: f64| (x - row.mean) * (x - row.mean);
-            trace += row.weight
-                * (heterozygotes * square(1.0)
-                    + homozygotes * square(2.0)
-                    + others as f64 * square(0.0));
+            trace += row.weight * row.squares;
         }
         if let Some(sums) = &self.sums {
             let squares: f64 = sums.iter().map(|sum| sum * sum).sum();
@@ -76,13 +77,20 @@ impl<'a> LocalRelationship<'a> {
     }
 }
 
-/// Each individual whose z differs from that of dosage 0, which is −mean, and by how much.
+fn dosages_of(rows: &CentredRows) -> DosageRows<'_> {
+    DosageRows::new(rows.dosages(), rows.samples())
+}
+
+/// What z of individuals is more than that of dosage 0, which is −mean; all of an individual add up.
 fn for_each_difference(row: CentredRow<'_>, mut each: impl FnMut(usize, f64)) {
-    let lists = [row.heterozygotes, row.homozygotes, row.incomplete];
-    for (list, difference) in lists.into_iter().zip([1.0, 2.0, row.mean]) {
-        for individual in list {
-            each(*individual as usize, difference);
-        }
+    for individual in row.copies {
+        each(*individual as usize, 1.0);
+    }
+    for (individual, dosage) in row.dosages.unwrap_or_default().iter().enumerate() {
+        each(individual, f64::from(*dosage));
+    }
+    for individual in row.incomplete {
+        each(*individual as usize, row.mean);
     }
 }
 
@@ -98,46 +106,66 @@ impl Symmetric for LocalRelationship<'_> {
             total.add_times(lanes, 1.0, components);
         }
         products.fill(V::default());
+        let mut of_dosages = vec![V::default(); self.dosages.len()];
+        self.dosages
+            .multiply(lanes, &Columns::of(vectors), &mut of_dosages);
+        let mut next = of_dosages.iter_mut();
         // What all individuals get.
         let mut common = V::default();
         for row in self.rows.rows() {
-            let lists = [row.heterozygotes, row.homozygotes, row.incomplete];
-            let differences = [1.0, 2.0, row.mean];
-            let mut product = V::default();
+            let of_dosages = row.dosages.and_then(|_| next.next());
+            let mut product = match &of_dosages {
+                Some(product) => **product,
+                None => sum_of(lanes, row.copies, vectors),
+            };
             product.add_times(lanes, -row.mean, &total);
-            for (list, difference) in lists.into_iter().zip(differences) {
-                product.add_times(lanes, difference, &sum_of(lanes, list, vectors));
+            if !row.incomplete.is_empty() {
+                let sum = sum_of(lanes, row.incomplete, vectors);
+                product.add_times(lanes, row.mean, &sum);
             }
             let mut weighted = V::default();
-            weighted.add_times(lanes, row.weight / self.divisor, &product);
+            weighted.add_times(lanes, row.weight, &product);
             common.add_times(lanes, -row.mean, &weighted);
-            for (list, difference) in lists.into_iter().zip(differences) {
-                let mut added = V::default();
-                added.add_times(lanes, difference, &weighted);
-                for individual in list {
-                    if let Some(components) = products.get_mut(*individual as usize) {
-                        components.add_times(lanes, 1.0, &added);
-                    }
-                }
+            add_to(lanes, row.copies, 1.0, &weighted, products);
+            if !row.incomplete.is_empty() {
+                add_to(lanes, row.incomplete, row.mean, &weighted, products);
+            }
+            if let Some(of_dosages) = of_dosages {
+                *of_dosages = weighted;
             }
         }
+        self.dosages.add_transposed(lanes, &of_dosages, products);
         let mut of_sums = V::default();
         if let Some(sums) = &self.sums {
             let mut product = V::default();
             for (components, sum) in vectors.iter().zip(sums) {
                 product.add_times(lanes, *sum, components);
             }
-            of_sums.add_times(
-                lanes,
-                -1.0 / (self.rows.len() as f64 * self.divisor),
-                &product,
-            );
+            of_sums.add_times(lanes, -1.0 / self.rows.len() as f64, &product);
         }
+        let part = 1.0 / self.divisor;
         for (at, components) in products.iter_mut().enumerate() {
             components.add_times(lanes, 1.0, &common);
             if let Some(of_individual) = self.sums.as_ref().and_then(|sums| sums.get(at)) {
                 components.add_times(lanes, *of_individual, &of_sums);
             }
+            components.each_mut().iter_mut().for_each(|x| *x *= part);
+        }
+    }
+}
+
+/// Adds a multiple of `added` to the components of some individuals.
+#[inline(always)]
+fn add_to<L: Lanes, V: Vectors>(
+    lanes: L,
+    individuals: &[u32],
+    factor: f64,
+    added: &V,
+    to: &mut [V],
+) {
+    for individual in individuals {
+        if let Some(components) = to.get_mut(*individual as usize) {
+            components.add_times(lanes, factor, added);
         }
     }
 }

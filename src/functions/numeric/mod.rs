@@ -4,6 +4,7 @@ pub mod bit_counters;
 pub mod blocks;
 pub mod carrier_lists;
 mod copy_words;
+mod dosage_rows;
 pub(crate) mod eigen;
 pub mod exact;
 pub mod fixed_sum;

@@ -38,9 +38,7 @@ impl<V: Vectors> Basis<V> {
         let last = self.blocks.iter().rev().take(2);
         for block in last.chain(&self.blocks) {
             let overlaps = V::inner_products(lanes, block, vectors);
-            for (to, from) in vectors.iter_mut().zip(block) {
-                to.subtract(lanes, from, &overlaps);
-            }
+            V::subtract(lanes, vectors, block, &overlaps);
         }
     }
 
@@ -63,6 +61,7 @@ impl<V: Vectors> Basis<V> {
     }
 
     /// The same one vector after the other, for those that are short, or have much in common.
+    #[inline(always)]
     fn extend_by_columns<L: Lanes>(&mut self, lanes: L, vectors: &[V], longest: f64) -> Square<V> {
         let nothing = NOTHING * longest;
         let mut triangle = Square::<V>::default();
@@ -110,6 +109,7 @@ impl<V: Vectors> Basis<V> {
     }
 
     /// Takes from a vector what it has in common with the blocks and with those `before` it.
+    #[inline(always)]
     fn separate<L: Lanes>(&self, lanes: L, column: &mut [f64], before: &[Vec<f64>]) {
         for _ in 0..2 {
             for block in &self.blocks {
@@ -130,18 +130,26 @@ impl<V: Vectors> Basis<V> {
         }
     }
 
-    /// The sum of the vectors of all blocks with these factors.
-    pub(super) fn combined(&self, factors: &[f64]) -> Vec<f64> {
-        let mut vector = vec![0.0; self.n];
-        for (block, factors) in self.blocks.iter().zip(factors.chunks(V::NUMBER)) {
-            for (sum, components) in vector.iter_mut().zip(block) {
-                for (factor, x) in factors.iter().zip(components.each()) {
-                    *sum += factor * x;
+    /// The sums of the vectors of all blocks with these factors: of as many lists as a block has vectors, or fewer.
+    #[inline(always)]
+    pub(super) fn combined<L: Lanes>(&self, lanes: L, factors: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        let mut sums = vec![V::default(); self.n];
+        let with_factors = factors.first().map_or(0, |of| of.len() / V::NUMBER);
+        for (at, block) in self.blocks.iter().take(with_factors).enumerate() {
+            let mut negative = Square::<V>::default();
+            for (vector, row) in negative.iter_mut().take(V::NUMBER).enumerate() {
+                for (to, factors) in row.each_mut().iter_mut().zip(factors) {
+                    *to = factors.get(at * V::NUMBER + vector).map_or(0.0, |x| -x);
                 }
             }
+            V::subtract(lanes, &mut sums, block, &negative);
         }
-        finished(&mut vector);
-        vector
+        let column = |at: usize| {
+            let mut column: Vec<f64> = sums.iter().map(|x| x.each()[at]).collect();
+            finished(&mut column);
+            column
+        };
+        (0..factors.len().min(V::NUMBER)).map(column).collect()
     }
 }
 
@@ -250,16 +258,19 @@ mod tests {
 
             #[inline(always)]
             fn run<L: Lanes>(self, lanes: L) {
-                check_orthogonal::<L, HalfLine>(lanes);
-                check_orthogonal::<L, Line>(lanes);
+                for n in [50, 51] {
+                    check_orthogonal::<L, HalfLine>(lanes, n);
+                    check_orthogonal::<L, Line>(lanes, n);
+                }
             }
         }
 
-        Level::detect().run(Check);
+        for level in Level::available() {
+            level.run(Check);
+        }
     }
 
-    fn check_orthogonal<L: Lanes, V: Vectors>(lanes: L) {
-        let n = 50;
+    fn check_orthogonal<L: Lanes, V: Vectors>(lanes: L, n: usize) {
         let mut vectors = vec![V::default(); n];
         for (i, components) in vectors.iter_mut().enumerate() {
             for (at, x) in components.each_mut().iter_mut().enumerate() {

@@ -1,7 +1,7 @@
 //! Reduces a symmetric matrix to tridiagonal form by Householder's reflections, with several threads.
 //!
-//! Each pass over the rest of the matrix applies one reflection and multiplies by the next. Rows are divided into [`PARTS`] parts, and the sums
-//! of a part are added to those of the parts before it, by each thread for some columns, so the bits do not depend on the number of threads. Passes are
+//! Each pass over the rest of the matrix applies one reflection and multiplies by the next. Rows of a large matrix are divided into [`PARTS`] parts, and the
+//! sums of a part are added to those of the parts before it, by each thread for some columns, so the bits do not depend on the number of threads. Passes are
 //! short, so threads are started once and wait for each other at a [`SpinBarrier`], twice a pass; what depends on all parts, such as the next
 //! reflection, every thread computes for itself. Columns that are done stay in the vectors, as zeros, so that the lines of all of them match.
 
@@ -16,9 +16,9 @@ use super::lines::{LINE, Line, LowerTriangle, add_times, at, at_mut, dot, lines_
 use super::spin_barrier::SpinBarrier;
 use crate::counts::{CountError, Job, Lanes, Level, Workers};
 
-/// Parts of the rows: row i is in part i modulo this.
+/// Parts of the rows of a large matrix: row i is in part i modulo this.
 const PARTS: usize = 16;
-/// The least rows of a matrix for which several threads are used.
+/// The least rows of a large matrix. Smaller ones are one part, and one thread's.
 const FEWEST_ROWS: usize = 256;
 
 /// Sums of squares that count as 0, where the largest element of the matrix is 1. The rounding errors of a matrix of low rank become smaller with each
@@ -96,6 +96,8 @@ fn set(to: &AtomicU64, number: f64) {
 /// What threads tell each other.
 struct Shared {
     n: usize,
+    /// Parts of the rows.
+    parts: usize,
     /// The next column of the rows of each part, one part after the other: of the passes with even and with odd numbers, since a thread may begin
     /// a pass while others read the columns of the one before.
     columns: [Numbers; 2],
@@ -109,12 +111,14 @@ struct Shared {
 
 impl Shared {
     fn new(n: usize) -> Self {
-        let columns = || Numbers::new(n.div_ceil(PARTS).saturating_mul(PARTS));
+        let parts = if n >= FEWEST_ROWS { PARTS } else { 1 };
+        let columns = || Numbers::new(n.div_ceil(parts).saturating_mul(parts));
         let numbers = lines_of(n).saturating_mul(LINE);
         Self {
             n,
+            parts,
             columns: [columns(), columns()],
-            of_parts: Numbers::new(numbers.saturating_mul(PARTS)),
+            of_parts: Numbers::new(numbers.saturating_mul(parts)),
             product: Numbers::new(numbers),
             barrier: SpinBarrier::new(),
             is_stopped: AtomicBool::new(false),
@@ -123,7 +127,7 @@ impl Shared {
 
     /// Where the columns of a part are.
     fn columns_of(&self, part: usize) -> Range<usize> {
-        let most = self.n.div_ceil(PARTS);
+        let most = self.n.div_ceil(self.parts);
         part * most..(part + 1) * most
     }
 
@@ -131,15 +135,14 @@ impl Shared {
     #[inline(always)]
     fn column(&self, k: usize, column: &mut [Line]) {
         column[..=k / LINE].fill(Line::default());
-        for part in 0..PARTS {
+        for part in 0..self.parts {
             // The first row of the part that is at least k.
-            let row = k + (part + PARTS - k % PARTS) % PARTS;
+            let row = k + (part + self.parts - k % self.parts) % self.parts;
             let columns = self.columns_of(part);
-            let of_part = self.columns[k % 2].get(columns.start + row / PARTS..columns.end);
-            // Rows are some lines apart.
-            let to = column.iter_mut().skip(row / LINE).step_by(PARTS / LINE);
-            to.zip(of_part)
-                .for_each(|(to, number)| to.0[row % LINE] = number);
+            let of_part = self.columns[k % 2].get(columns.start + row / self.parts..columns.end);
+            for (row, number) in (row..self.n).step_by(self.parts).zip(of_part) {
+                *at_mut(column, row) = number;
+            }
         }
     }
 
@@ -151,7 +154,7 @@ impl Shared {
         let end = first + (all - first) * (thread + 1) / threads;
         sums.clear();
         sums.resize(end - begin, Line::default());
-        for part in 0..PARTS {
+        for part in 0..self.parts {
             let of_part = self.of_parts.lines(part * all + begin, end - begin);
             for (sum, line) in sums.iter_mut().zip(of_part) {
                 sum.0 = lanes.each(lanes.plus(lanes.doubles(&sum.0), lanes.doubles(&line.0)));
@@ -173,28 +176,25 @@ pub(super) fn tridiagonalise(
     workers: &Workers<'_>,
 ) -> Result<Tridiagonal, CountError> {
     let n = matrix.n();
-    let mut parts: Vec<(usize, Rows<'_>)> = (0..PARTS).map(|part| (part, vec![])).collect();
-    for (i, row) in matrix.rows_mut().enumerate() {
-        parts[i % PARTS].1.push((i, row));
-    }
     let shared = Shared::new(n);
+    let mut parts: Vec<(usize, Rows<'_>)> = (0..shared.parts).map(|part| (part, vec![])).collect();
+    for (i, row) in matrix.rows_mut().enumerate() {
+        parts[i % shared.parts].1.push((i, row));
+    }
     for (part, rows) in &parts {
         let columns = shared.columns[0].of(shared.columns_of(*part));
         for (to, (_, row)) in columns.iter().zip(rows) {
             set(to, at(row, 0));
         }
     }
-    let threads = match n >= FEWEST_ROWS {
-        true => workers.threads().min(PARTS),
-        false => 1,
-    };
+    let threads = workers.threads().min(shared.parts);
     let level = Level::detect();
     thread::scope(|scope| {
         let shared = &shared;
         let _guard = shared.barrier.guard();
         let mut others = 0;
         for thread in 1..threads {
-            let of_thread = parts.split_off(PARTS * (threads - thread) / threads);
+            let of_thread = parts.split_off(shared.parts * (threads - thread) / threads);
             let of_thread = Arc::new(Mutex::new(Some(of_thread)));
             let theirs = Arc::clone(&of_thread);
             let run = move || {

@@ -175,7 +175,7 @@ impl Running {
             let ended = batch.is_none();
             if let Some(batch) = batch {
                 for row in views(&batch, self.call.shape.copies(), None)?.0 {
-                    rows.push(row);
+                    rows.push_planes(row);
                 }
             }
             let is_full = rows.len() >= ROWS || rows.words().len() >= most_words;
@@ -216,7 +216,10 @@ impl Running {
         let steps = pairs_of(copies).saturating_mul(rows.len() / 256 + 1);
         self.compute(steps, |workers| {
             let mut parts = rows.parts(copies, ROWS);
-            parts.try_for_each(|part| pairs.fold(&part, Level::detect(), workers))
+            while let Some(part) = parts.next_part() {
+                pairs.fold(&part, Level::detect(), workers)?;
+            }
+            Ok(())
         })?;
         rows.clear();
         Ok(())
