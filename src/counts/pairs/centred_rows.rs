@@ -53,7 +53,7 @@ pub(crate) struct CentredRow<'a> {
     pub(crate) is_flipped: bool,
 }
 
-/// One of so many individuals, or fewer, has a copy in a row that is a list.
+/// A row is a list if at most one of so many individuals carries the allele that is counted.
 const RARE: usize = 6;
 
 /// Bytes of the dosages of a row.

@@ -36,7 +36,8 @@ impl SiteRows {
         self.rows += 1;
     }
 
-    /// Adds the rows of `words`, as [`words`](Self::words) gives them, of `copies` copies, each as a list if that is shorter; `false` if they are no such rows.
+    /// Adds the rows of `words`, as [`words`](Self::words) gives them, of `copies` copies, each as a list if that is shorter. `false` if one of
+    /// them is no such row; those before it are added.
     pub(crate) fn extend(&mut self, words: &[u64], copies: usize, level: Level) -> bool {
         self.words.reserve(words.len());
         let mut rest = words;
