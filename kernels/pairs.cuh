@@ -61,6 +61,23 @@ struct VczSampleRows {
     u32 pad;
 };
 
+// The most copies that have the allele in a rare row.
+#define VCZ_RARE_COPIES 32
+
+// Rows of one plane in which at most VCZ_RARE_COPIES copies have the allele, and whose weights depend on how many these are. They are added to the
+// sums of VczWeightedGram and VczUnitSums.
+struct VczRareRows {
+    u64 rows;       // as in VczPairRows, without missing calls
+    u64 order;      // u32, n_rows: the place of each row among the rows
+    u64 weights;    // u64, four for each number of copies from 0 to VCZ_RARE_COPIES: two of pairs, and two of units
+    u64 sums[2];    // those of pairs with either weight; 0 if all these weights are
+    u64 unit_sums;  // those of VczUnitSums
+    u32 n_rows;
+    u32 width;      // 32-bit words of a row
+    u32 n_samples;
+    u32 pad;
+};
+
 // Pairs of units to count.
 struct VczGram {
     u64 units;
@@ -130,6 +147,7 @@ static_assert(sizeof(VczSampleRows) == 32, "layout of VczSampleRows");
 static_assert(sizeof(VczWeightedGram) == 72, "layout of VczWeightedGram");
 static_assert(sizeof(VczSiteCounts) == 56, "layout of VczSiteCounts");
 static_assert(sizeof(VczUnitSums) == 40, "layout of VczUnitSums");
+static_assert(sizeof(VczRareRows) == 64, "layout of VczRareRows");
 static_assert(sizeof(VczGram) == 48, "layout of VczGram");
 static_assert(sizeof(VczPairSums) == 40, "layout of VczPairSums");
 static_assert(sizeof(VczPairTile) == 8, "layout of VczPairTile");
@@ -164,15 +182,20 @@ VCZ_DEVICE void vcz_put_counts(u16* to, i32 count, i32 next) { *(u32*)to = (u32)
 
 // Adds to a sum that is kept as low + 2^32 high. Each part is below 2^64 after 2^32 additions.
 VCZ_DEVICE void vcz_add_to_sum(u64* sum, u64 x) {
-    atomicAdd(sum, x & 0xffffffff);
-    atomicAdd(sum + 1, x >> 32);
+    if ((x & 0xffffffff) != 0) atomicAdd(sum, x & 0xffffffff);
+    if (x >> 32 != 0) atomicAdd(sum + 1, x >> 32);
+}
+
+// Adds to the sum of a pair i <= j of n individuals.
+VCZ_DEVICE void vcz_add_pair_sum(u64 sums, u32 n, u32 i, u32 j, u64 x) {
+    const u64 before = (u64)i * (2 * (u64)n - i + 1) / 2;
+    vcz_add_to_sum((u64*)sums + 2 * (before + j - i), x);
 }
 
 // Adds the sum of a pair of individuals, if it is one of i <= j.
 VCZ_DEVICE void vcz_add_weighted(const VczWeightedGram& job, u32 i, u32 j, u64 sum) {
     if (i > j || j >= job.n_samples || sum == 0) return;
-    const u64 before = (u64)i * (2 * (u64)job.n_samples - i + 1) / 2;
-    vcz_add_to_sum((u64*)job.sums + 2 * (before + j - i), sum);
+    vcz_add_pair_sum(job.sums, job.n_samples, i, j, sum);
 }
 
 // The sum of x x' over less than 2^30 sites, from the counts of both individuals' units: heterozygous or homozygous for the allele.

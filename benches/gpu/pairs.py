@@ -1,13 +1,14 @@
 """Checks that a GPU counts samples, and compares pairs of samples and of sites, like the host, and times both.
 
-    python3 benches/gpu/pairs.py --vcz target/release/vcz --store STORE [--rounds 7] [--partitions 16] [--devices all] [--bases 3300] [--only NAME ...]
+    python3 benches/gpu/pairs.py --vcz target/release/vcz --store STORE [--rounds 7] [--partitions 16] [--devices all] [--bases 3300] [--before OLD/vcz] [--only NAME ...]
 
 Sites are compared up to `--bases` apart, by ten bins of distance, and in windows of as many.
 
 STORE has diploid genotypes, such as those of benches/simulate. Needs a GPU. Prints for each statement the median of its times in a
 warm process on the host and on the GPU, and the mean time of the kernels that count or compare (from the log, by events of the device), on
 the GPU that took longest if there are several.
-Exits with 1 if an answer differs.
+Exits with 1 if an answer differs. With `--before` an older build is timed on the GPU, too, in turns with the other one, and
+answers that it gives otherwise are named.
 """
 
 import argparse
@@ -76,15 +77,15 @@ QUERIES = {
 HOST_COUNTS = ["pca, windows"]
 
 
-def run(arguments, backend, statements, options):
-    """The output of statements in one process, and its log."""
+def run(arguments, backend, statements, options, vcz=None):
+    """The output of statements in one process, of `vcz` if that is given, and its log."""
     setup = [
         f"SET datafusion.execution.target_partitions = {arguments.partitions}",
         f"SET vcz.gpu_devices = '{arguments.devices}'",
         f"SET vcz.backend = '{backend}'",
         f"CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{arguments.store}'",
     ]
-    command = [arguments.vcz, "sql", *options]
+    command = [vcz or arguments.vcz, "sql", *options]
     for statement in setup + statements:
         command += ["-c", statement]
     environment = {**os.environ, "RUST_LOG": "datafusion_vcz=debug"}
@@ -102,10 +103,11 @@ def main():
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--devices", default="all")
     parser.add_argument("--bases", type=int, default=3300)
+    parser.add_argument("--before", help="an older build")
     parser.add_argument("--only", nargs="+", choices=QUERIES, default=list(QUERIES))
     arguments = parser.parse_args()
     failed = False
-    print(f"{'statement':18} {'host':>9} {'GPU':>9} {'kernels':>9}")
+    print(f"{'statement':18} {'host':>9} {'GPU':>9} {'kernels':>9}" + (f" {'before':>9}" if arguments.before else ""))
     edges = [arguments.bases * bin // 10 for bin in range(11)]
     for name in arguments.only:
         check, timed = (statement.replace("{bases}", str(arguments.bases)).replace("{edges}", str(edges)) for statement in QUERIES[name])
@@ -113,20 +115,28 @@ def main():
         if answers["host"] != answers["gpu"]:
             print(f"{name}: the answers differ:\n{answers['host']}\n{answers['gpu']}")
             failed = True
+        if arguments.before and run(arguments, "gpu", [check], ["-q", "--format", "csv"], arguments.before)[0] != answers["gpu"]:
+            print(f"{name}: the answer is not that of the older build")
         timed = [timed] * (arguments.rounds + 1)
-        times, kernels = {}, {}
-        for backend in ["host", "gpu"]:
-            out, log = run(arguments, backend, timed, ["--maxrows", "0"])
+        times, kernels, logs = {"host": [], "gpu": [], "before": []}, {}, 0
+        turns = [("host", None), ("gpu", None)]
+        if arguments.before:
+            turns += [("before", arguments.before), ("gpu", None), ("before", arguments.before)]
+        for which, vcz in turns:
+            out, log = run(arguments, "host" if which == "host" else "gpu", timed, ["--maxrows", "0"], vcz)
             # The first reads files and compiles kernels.
-            times[backend] = statistics.median(float(time) for time in ELAPSED.findall(out)[-arguments.rounds :])
-            for device, ms in KERNELS.findall(log):
-                kernels[device] = kernels.get(device, 0) + float(ms)
+            times[which] += [float(time) for time in ELAPSED.findall(out)[-arguments.rounds :]]
+            if which == "gpu":
+                logs += 1
+                for device, ms in KERNELS.findall(log):
+                    kernels[device] = kernels.get(device, 0) + float(ms)
         if not kernels and name not in HOST_COUNTS:
             print(f"{name}: the GPU did not count")
             failed = True
         # Of all kinds of units, a statement, on the device that took longest.
-        shown = max(kernels.values()) / (arguments.rounds + 1) if kernels else float("nan")
-        print(f"{name:18} {times['host'] * 1e3:6.0f} ms {times['gpu'] * 1e3:6.0f} ms {shown:6.2f} ms")
+        shown = max(kernels.values()) / (arguments.rounds + 1) / logs if kernels else float("nan")
+        medians = {which: f"{statistics.median(seconds) * 1e3:6.1f} ms" for which, seconds in times.items() if seconds}
+        print(f"{name:18} {medians['host']} {medians['gpu']} {shown:6.2f} ms {medians.get('before', '')}".rstrip(), flush=True)
     sys.exit(failed)
 
 

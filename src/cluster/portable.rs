@@ -36,7 +36,7 @@ use super::split::scan_of;
 use super::wire::field_expr::with_fields;
 use super::wire::functions::is_known_everywhere;
 use crate::flight::HeldInputExec;
-use crate::session::operators::Operator;
+use crate::session::operators::{Operator, in_two_steps};
 use crate::session::window_calls;
 
 /// The most bytes of the rows of table functions that are sent with a plan.
@@ -50,7 +50,7 @@ pub async fn portable(
     plan: Arc<dyn ExecutionPlan>,
     task: &Arc<TaskContext>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let plan = with_rows(plan, task).await?;
+    let plan = in_two_steps(with_rows(plan, task).await?)?;
     let carried = plan.transform_up(serializable)?;
     carried.data.transform_up(unordered).map(|plan| plan.data)
 }

@@ -109,6 +109,11 @@ impl Interrupt {
         self.stop.store(true, Ordering::Relaxed);
     }
 
+    /// `work`, in which [`check`] obeys this: for a task of the same operator.
+    pub fn scope<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
+        CURRENT.scope(self, work)
+    }
+
     /// Runs `work`, in which [`check`] obeys this.
     pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
         CURRENT.sync_scope(self.clone(), work)

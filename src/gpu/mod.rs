@@ -43,6 +43,7 @@ mod pairs;
 pub mod plan;
 mod queue;
 mod queue_state;
+mod rare_abi;
 mod sample_abi;
 mod serve;
 mod site_abi;

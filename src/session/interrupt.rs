@@ -111,10 +111,14 @@ fn of_aggregate(aggregate: &AggregateExec) -> bool {
 /// Whether an operator evaluates an aggregate over pairs of sites, which devices can.
 fn sums_over_sites(node: &Arc<dyn ExecutionPlan>) -> bool {
     let aggregate = node.downcast_ref::<AggregateExec>();
+    let aggregate =
+        aggregate.filter(|aggregate| aggregate.mode().output_mode() == AggregateOutputMode::Final);
+    let pairs = node.downcast_ref::<PairsExec>();
+    let pairs = pairs.filter(|pairs| pairs.computes_values());
+    let aggregate = aggregate.or_else(|| pairs.map(PairsExec::aggregate));
     aggregate.is_some_and(|aggregate| {
         let mut calls = aggregate.aggr_expr().iter();
-        aggregate.mode().output_mode() == AggregateOutputMode::Final
-            && calls.any(|call| compares_sites(call.fun()))
+        calls.any(|call| compares_sites(call.fun()))
     })
 }
 

@@ -4,7 +4,7 @@
 //!   genotypes, and values that grow with their frames (`array_agg`), reserve what they take themselves, with what the upper node gives them.
 //! * Aggregates without GROUP BY in one step: DataFusion reserves what an accumulator holds after each batch, but an accumulator
 //!   does not know whether its state or its value will be requested, and a spectrum's value can be much larger. In two steps,
-//!   only the accumulator of the second, which merges states, builds a value, and says so in its size.
+//!   only the accumulator of the second, which merges states, builds a value, and says so in its size. `pairs` reserves memory for values itself.
 //!
 //! GROUP BY needs no rule: groups report the size of their values while they accumulate, and DataFusion spills them or fails.
 
@@ -20,6 +20,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 
+use super::pairs::PairsExec;
 use super::runs_rule::split;
 use super::window_calls::{aggregate_of, window_calls};
 use super::window_memory::{ReserveWindowMemoryExec, WindowMemoryInputExec};
@@ -106,7 +107,8 @@ pub fn largest_values(plan: &Arc<dyn ExecutionPlan>) -> Result<usize> {
     let mut largest = 0;
     plan.apply(|node| {
         let mut row = 0usize;
-        if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+        let pairs = node.downcast_ref::<PairsExec>().map(PairsExec::aggregate);
+        if let Some(aggregate) = node.downcast_ref::<AggregateExec>().or(pairs) {
             for call in aggregate.aggr_expr() {
                 row = row.saturating_add(value_size(call)?);
             }

@@ -26,8 +26,8 @@
 //!   FILTER in OVER as an argument.
 //! * `keys`: the keys of UNNEST and GROUP BY, which DataFusion gets wrong.
 //! * `repartition_rule`: one input for repartitioning where memory is bounded.
-//! * `pairs`, `pairs_execution`: aggregates over pairs without GROUP BY, where `pairs_rule` says so; `pairs_memory`: plans of them refused. `interrupt`: such
-//!   aggregates use all threads and stop when their query is cancelled.
+//! * `pairs`, `pairs_execution`, `pairs_state`, `pairs_values`: aggregates over pairs without GROUP BY, where `pairs_rule` says so; `pairs_memory`: plans
+//!   of them refused. `interrupt`: such aggregates use all threads and stop when their query is cancelled.
 //! * `table_sample`: TABLESAMPLE refused; `table_calls`: scans of table functions named by their arguments.
 //! * `message`: error messages for users; `field_words`: words of other tools that they explain.
 //! * `pass_through`: what operators that pass rows on have in common.
@@ -71,6 +71,8 @@ mod pairs;
 mod pairs_execution;
 mod pairs_memory;
 mod pairs_rule;
+mod pairs_state;
+mod pairs_values;
 mod pass_through;
 mod placeholders;
 mod planner;

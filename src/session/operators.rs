@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 
@@ -13,6 +14,24 @@ use super::pairs::PairsExec;
 use super::populations::{AggregatePopulationsExec, Populations};
 use super::runs::AggregateRunsExec;
 use super::window_memory::{ReserveWindowMemoryExec, WindowMemoryInputExec};
+
+/// The plan with aggregates over pairs in two steps, the first of which other processes can run.
+///
+/// # Errors
+/// If an operator does not take its new input.
+pub fn in_two_steps(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|node| {
+        let Some(pairs) = node.downcast_ref::<PairsExec>() else {
+            return Ok(Transformed::no(node));
+        };
+        let steps = pairs.in_two_steps(|partial| Arc::new(InterruptibleExec::new(partial)))?;
+        Ok(match steps {
+            Some(steps) => Transformed::yes(steps),
+            None => Transformed::no(node),
+        })
+    })
+    .map(|transformed| transformed.data)
+}
 
 /// An operator without its input.
 #[derive(Debug, Clone)]
@@ -41,7 +60,8 @@ impl Operator {
         if let Some(runs) = plan.downcast_ref::<AggregateRunsExec>() {
             Some(Self::Runs(Arc::new(runs.aggregate().clone())))
         } else if let Some(pairs) = plan.downcast_ref::<PairsExec>() {
-            Some(Self::Pairs(Arc::new(pairs.aggregate().clone())))
+            // States alone leave a process: see `in_two_steps`.
+            (!pairs.computes_values()).then(|| Self::Pairs(Arc::new(pairs.aggregate().clone())))
         } else if let Some(left_out) = plan.downcast_ref::<LeftOutExec>() {
             Some(Self::LeftOut(Arc::clone(left_out.aggregate())))
         } else if let Some(populations) = plan.downcast_ref::<AggregatePopulationsExec>() {

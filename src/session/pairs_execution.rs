@@ -11,27 +11,25 @@ use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
-use arrow::compute::{concat_batches, filter_record_batch};
+use arrow::compute::concat_batches;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Accumulator;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::metrics::BaselineMetrics;
 use futures::StreamExt;
 use parking_lot::Mutex;
 
-use super::runs_table::{passing_rows, values};
+use super::pairs_state::{NAME, OwnState, arguments, saved, size_of, update};
 use crate::counts::ResidentPlanes;
 use crate::counts::pairs::KeepsRows;
 use crate::functions::{
     PairFeed, device_bytes, device_for, is_on_device, keeps_matrix, use_pair_device,
 };
 use crate::scan::{ResidentPartitions, VczSettings, is_planes_type, may_keep_rows};
-
-/// The operator's name.
-const NAME: &str = "PairsExec";
 
 /// For each call, what sends rows to GPUs that count its pairs.
 type Feeds = Arc<[Option<Arc<dyn PairFeed>>]>;
@@ -79,7 +77,7 @@ impl Execution {
         aggregate: &Arc<AggregateExec>,
         on_gpu: &Arc<Mutex<Option<bool>>>,
         context: &Arc<TaskContext>,
-        partition: usize,
+        partitions: impl IntoIterator<Item = usize>,
     ) -> Self {
         let memory = MemoryConsumer::new(NAME);
         Self {
@@ -88,7 +86,7 @@ impl Execution {
             on_gpu: Arc::clone(on_gpu),
             feeds: Mutex::default(),
             resident: tokio::sync::Mutex::default(),
-            partitions: Mutex::new(HashSet::from([partition])),
+            partitions: Mutex::new(partitions.into_iter().collect()),
             running: Mutex::new(0),
             state: tokio::sync::Mutex::new(State {
                 accumulators: vec![],
@@ -100,8 +98,12 @@ impl Execution {
 
     /// Whether all partitions add their rows to one state.
     fn has_one_state(&self) -> bool {
-        let mut calls = self.aggregate.aggr_expr().iter();
-        calls.any(|call| keeps_matrix(call.fun()))
+        has_one_state(&self.aggregate)
+    }
+
+    /// The calls.
+    pub(super) fn calls(&self) -> &[Arc<AggregateFunctionExpr>] {
+        self.aggregate.aggr_expr()
     }
 
     fn accumulators(&self) -> Result<Vec<Box<dyn Accumulator>>> {
@@ -165,8 +167,7 @@ impl Execution {
         let state = &mut *state;
         if state.accumulators.is_empty() {
             state.accumulators = self.accumulators_on_device().await?;
-            let sizes = state.accumulators.iter().map(|of_call| of_call.size());
-            state.memory.try_resize(sizes.sum())?;
+            state.memory.try_resize(size_of(&state.accumulators))?;
         }
         let feeds = Arc::clone(&self.feeds.lock());
         for (call, feed) in self.aggregate.aggr_expr().iter().zip(feeds.iter()) {
@@ -264,52 +265,10 @@ impl Execution {
     }
 }
 
-/// Adds rows to the accumulators of all calls.
-fn update(
-    accumulators: &mut [Box<dyn Accumulator>],
-    arguments: &[Vec<ArrayRef>],
-    memory: &mut MemoryReservation,
-) -> Result<()> {
-    for (accumulator, arguments) in accumulators.iter_mut().zip(arguments) {
-        accumulator.update_batch(arguments)?;
-    }
-    memory.try_resize(accumulators.iter().map(|of_call| of_call.size()).sum())
-}
-
-/// The state of the rows of one partition.
-#[derive(Debug)]
-struct OwnState {
-    accumulators: Vec<Box<dyn Accumulator>>,
-    memory: MemoryReservation,
-}
-
-impl OwnState {
-    /// Of no rows yet.
-    fn new(execution: &Execution) -> Result<Self> {
-        let memory = MemoryConsumer::new(NAME);
-        Ok(Self {
-            accumulators: execution.accumulators()?,
-            memory: memory.register(execution.context.memory_pool()),
-        })
-    }
-
-    fn add(&mut self, arguments: &[Vec<ArrayRef>]) -> Result<()> {
-        update(&mut self.accumulators, arguments, &mut self.memory)
-    }
-}
-
-/// The states of accumulators as columns of one row.
-fn saved(
-    accumulators: &mut [Box<dyn Accumulator>],
-    aggregate: &AggregateExec,
-) -> Result<RecordBatch> {
-    let mut columns = vec![];
-    for accumulator in accumulators {
-        for value in accumulator.state()? {
-            columns.push(value.to_array()?);
-        }
-    }
-    Ok(RecordBatch::try_new(aggregate.schema(), columns)?)
+/// Whether all partitions add the rows of an aggregate to one state.
+pub(super) fn has_one_state(aggregate: &AggregateExec) -> bool {
+    let mut calls = aggregate.aggr_expr().iter();
+    calls.any(|call| keeps_matrix(call.fun()))
 }
 
 /// A partition of an execution that has begun. Dropped before its end, it ends without a state: nobody reads the result then.
@@ -342,7 +301,7 @@ impl Part {
                 );
             }
             _ => {
-                let execution = Execution::new(aggregate, on_gpu, context, partition);
+                let execution = Execution::new(aggregate, on_gpu, context, [partition]);
                 let execution = Arc::new(execution);
                 *last = Arc::downgrade(&execution);
                 execution
@@ -355,8 +314,33 @@ impl Part {
         })
     }
 
-    /// Ends the partition: the common state if no other one runs.
-    async fn end(mut self) -> Result<Option<RecordBatch>> {
+    /// The parts of an execution that has all of so many partitions, and no others: these are complete together.
+    pub(super) fn all(
+        aggregate: &Arc<AggregateExec>,
+        on_gpu: &Arc<Mutex<Option<bool>>>,
+        context: &Arc<TaskContext>,
+        partitions: usize,
+    ) -> Vec<Self> {
+        let execution = Execution::new(aggregate, on_gpu, context, 0..partitions);
+        *execution.running.lock() = partitions;
+        let execution = Arc::new(execution);
+        let part = |_| Self {
+            execution: Arc::clone(&execution),
+            has_ended: false,
+        };
+        (0..partitions).map(part).collect()
+    }
+
+    /// The execution.
+    pub(super) fn execution(&self) -> &Arc<Execution> {
+        &self.execution
+    }
+
+    /// Ends the partition: what `finish` makes of the accumulators of the common state and its memory, if no other one runs.
+    pub(super) async fn end<T>(
+        mut self,
+        finish: impl FnOnce(&mut [Box<dyn Accumulator>], &mut MemoryReservation) -> Result<T>,
+    ) -> Result<Option<T>> {
         let execution = Arc::clone(&self.execution);
         // In the order in which a partition that begins takes both.
         let mut resident = execution.resident.lock().await;
@@ -380,11 +364,7 @@ impl Part {
         if accumulators.is_empty() {
             accumulators = execution.accumulators()?;
         }
-        let states = saved(&mut accumulators, &execution.aggregate)?;
-        // Only now they have the counts of rows that were sent to GPUs.
-        let sizes = accumulators.iter().map(|of_call| of_call.size());
-        state.memory.try_resize(sizes.sum())?;
-        Ok(Some(states))
+        finish(&mut accumulators, &mut state.memory).map(Some)
     }
 }
 
@@ -397,40 +377,25 @@ impl Drop for Part {
     }
 }
 
-/// The arguments of each call for the rows of `batch` that pass its FILTER.
-fn arguments(aggregate: &AggregateExec, batch: &RecordBatch) -> Result<Vec<Vec<ArrayRef>>> {
-    let calls = aggregate.aggr_expr().iter().zip(aggregate.filter_expr());
-    calls
-        .map(|(call, condition)| match condition {
-            None => values(&call.expressions(), batch),
-            Some(condition) => {
-                let passing = passing_rows(condition, batch)?;
-                values(&call.expressions(), &filter_record_batch(batch, &passing)?)
-            }
-        })
-        .collect()
-}
-
-/// Adds all rows of a partition, and returns its state, if it has one, and the common one, if it ends last.
-pub(super) async fn sum(
+/// Adds all rows of a partition; returns its own state, if it has one.
+pub(super) async fn add_rows(
     partition: usize,
-    part: Part,
-    metrics: BaselineMetrics,
-) -> Result<Option<RecordBatch>> {
-    let (mut input, resident) = part.execution.input(partition).await?;
+    execution: &Execution,
+    metrics: &BaselineMetrics,
+) -> Result<Option<OwnState>> {
+    let (mut input, resident) = execution.input(partition).await?;
     let resident = resident.as_ref();
     let resident = resident.and_then(|resident| resident.partitions.partition(partition));
     let planes = resident.map(AsRef::as_ref);
-    let mut own = match part.execution.has_one_state() {
+    let mut own = match execution.has_one_state() {
         true => None,
-        false => Some(OwnState::new(&part.execution)?),
+        false => Some(OwnState::new(execution.accumulators()?, &execution.context)),
     };
     while let Some(batch) = input.next().await.transpose()? {
         let timer = metrics.elapsed_compute().timer();
-        let arguments = arguments(&part.execution.aggregate, &batch)?;
+        let arguments = arguments(&execution.aggregate, &batch)?;
         timer.done();
-        let added = part.execution.add(arguments, planes, &mut own, &metrics);
-        if !added.await? {
+        if !execution.add(arguments, planes, &mut own, metrics).await? {
             break;
         }
         if planes.is_some() {
@@ -442,9 +407,25 @@ pub(super) async fn sum(
     if let Some(planes) = planes {
         planes.clear();
     }
-    let aggregate = Arc::clone(&part.execution.aggregate);
-    let own = own.map(|mut own| saved(&mut own.accumulators, &aggregate));
-    let common = part.end().await?;
+    Ok(own)
+}
+
+/// Adds all rows of a partition, and returns its state, if it has one, and the common one, if it ends last.
+pub(super) async fn states(
+    partition: usize,
+    part: Part,
+    metrics: BaselineMetrics,
+) -> Result<Option<RecordBatch>> {
+    let execution = Arc::clone(part.execution());
+    let aggregate = &execution.aggregate;
+    let own = add_rows(partition, &execution, &metrics).await?;
+    let own = own.map(|mut own| saved(&mut own.accumulators, aggregate));
+    let common = part.end(|accumulators, memory| {
+        let states = saved(accumulators, aggregate)?;
+        memory.try_resize(size_of(accumulators))?;
+        Ok(states)
+    });
+    let common = common.await?;
     let states: Vec<_> = own.transpose()?.into_iter().chain(common).collect();
     let states = match states.as_slice() {
         [] => None,

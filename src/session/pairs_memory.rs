@@ -27,14 +27,20 @@ pub(super) fn check_memory(
         let aggregate = node.downcast_ref::<AggregateExec>();
         let aggregate = aggregate.or_else(of_runs).or_else(of_pairs);
         let calls = aggregate.map(|aggregate| (aggregate.mode(), aggregate.aggr_expr()));
-        let partitions = match node.is::<PairsExec>() {
-            true => 1,
-            false => node.properties().output_partitioning().partition_count(),
+        let pairs = node.downcast_ref::<PairsExec>();
+        let partitions = match pairs {
+            Some(_) => 1,
+            None => node.properties().output_partitioning().partition_count(),
         };
+        let computes_values = pairs.is_some_and(PairsExec::computes_values);
         if let Some((mode, calls)) = calls {
             for call in calls.iter().filter(|call| compares_pairs(call.fun())) {
                 let mut bytes = pairs_size(call).saturating_mul(partitions);
-                if mode.output_mode() == AggregateOutputMode::Final {
+                if computes_values {
+                    // Of the matrix, and of its copy for rows that it does not have.
+                    bytes = bytes.saturating_mul(2);
+                }
+                if computes_values || mode.output_mode() == AggregateOutputMode::Final {
                     bytes = bytes.saturating_add(value_size(call)?);
                 }
                 needed = needed.saturating_add(bytes);

@@ -1,8 +1,7 @@
-//! The physical rule that aggregates over pairs without GROUP BY with [`PairsExec`], in place of partial `AggregateExec`s; and over individuals,
-//! directly above a scan of many rows, if there are GPUs that count them.
+//! The physical rule that aggregates over pairs without GROUP BY with [`PairsExec`], in place of `AggregateExec`s; and over individuals, directly above a scan of many rows, if there are GPUs that count them.
 //!
-//! All calls of an operator are computed by it or none, so none may be ordered or DISTINCT. An aggregate of one step becomes two:
-//! this one, and a merge. The rule runs after DataFusion's own.
+//! All calls of an operator are computed by it or none, so none may be ordered or DISTINCT. Where all partitions have one state, the merge of
+//! states goes, too; otherwise an aggregate of one step becomes two, this one and a merge. The rule runs after DataFusion's own.
 
 use std::sync::Arc;
 
@@ -41,7 +40,7 @@ impl PhysicalOptimizerRule for AggregatePairs {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let backend = VczSettings::of(config).backend;
         plan.transform_up(|plan| {
-            let in_one_state = match plan.downcast_ref::<AggregateExec>() {
+            let partial = match plan.downcast_ref::<AggregateExec>() {
                 Some(aggregate) if is_of_pairs(aggregate) || is_on_gpu(aggregate, backend) => {
                     in_two_steps(aggregate, |partial| {
                         let pairs = PairsExec::try_new(Arc::new(partial))?;
@@ -50,8 +49,12 @@ impl PhysicalOptimizerRule for AggregatePairs {
                 }
                 _ => None,
             };
-            Ok(match in_one_state {
-                Some(in_one_state) => Transformed::yes(in_one_state),
+            let merge = partial.as_ref().unwrap_or(&plan);
+            let merge = merge.downcast_ref::<AggregateExec>();
+            let single = merge.and_then(PairsExec::in_one_step);
+            let single = single.map(|single| Arc::new(single) as _);
+            Ok(match single.or(partial) {
+                Some(pairs) => Transformed::yes(pairs),
                 None => Transformed::no(plan),
             })
         })

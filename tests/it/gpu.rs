@@ -6,9 +6,12 @@
 
 use std::io::Write;
 
-use crate::backends::{Backends, ask, compare_direct, compare_filters, compare_stores, stores};
+use crate::backends::{
+    Backends, ask, compare_direct, compare_filters, compare_stores, stores, texts,
+};
 use crate::common;
 use crate::random_store::{Random, prepare, put_field, put_genotypes};
+use crate::rare_store::put_rare_alleles;
 
 /// Whether there is a GPU to compare with. Says loudly why not.
 pub async fn is_there() -> bool {
@@ -86,6 +89,44 @@ async fn random_stores() {
             .await;
     }
     assert!(on_gpu > 5000, "only {on_gpu} chunks");
+}
+
+/// So many individuals that GPUs add rows in which few copies have the allele pair by pair.
+#[tokio::test(flavor = "multi_thread")]
+async fn rare_alleles() {
+    if !is_there().await {
+        return;
+    }
+    let fixtures = common::fixtures();
+    for (seed, individuals, partitions) in [(1, 430, 1), (2, 900, 3), (3, 1300, 16)] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = prepare(common::unpack, &fixtures, folder.path());
+        put_rare_alleles(&store, &mut Random::new(seed), individuals);
+        let both = Backends::new(common::session, partitions, 100).await;
+        both.create("t", &store, None).await;
+        let place = format!("{individuals} individuals");
+        for call in [
+            "grm(call_genotype)",
+            "pca(call_genotype, 3)",
+            "pca(call_genotype, 3, 'covariance')",
+        ] {
+            let sql = format!("SELECT {call} FROM t");
+            both.same(&sql, &place).await;
+            // After it has run, the plan shows where pairs were counted.
+            let plan = texts(&both.gpu, &format!("EXPLAIN ANALYZE {sql}")).await;
+            let plan = plan.concat().join("\n");
+            let pairs = plan
+                .lines()
+                .find(|line| line.contains("PairsExec: mode=Single"));
+            assert!(
+                pairs.is_some_and(|pairs| pairs.contains("backend=gpu")),
+                "{plan}"
+            );
+            let twice = "SELECT * FROM t UNION ALL SELECT * FROM t";
+            both.same(&format!("SELECT {call} FROM ({twice})"), &place)
+                .await;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

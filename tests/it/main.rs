@@ -49,6 +49,7 @@ mod queries;
 mod random_plans;
 #[cfg(feature = "gpu")]
 mod random_store;
+mod rare_store;
 #[cfg(feature = "cloud")]
 mod remote;
 mod runs;

@@ -4,15 +4,19 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{Float64Type, Int64Type};
+use arrow::datatypes::{Float64Type, Int32Type, Int64Type};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::TaskContext;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions, collect, displayable,
+};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_vcz::session::operators::in_two_steps;
 use futures::TryStreamExt;
 use futures::future::join_all;
 
@@ -395,6 +399,61 @@ async fn states<'a>(
     read.flat_map(Result::unwrap).collect()
 }
 
+/// The operator that evaluates the state of all partitions: again, at the same time, after it was dropped, and without rows.
+#[tokio::test(flavor = "multi_thread")]
+async fn executions_have_their_own_state() {
+    let ctx = session(4, 100);
+    create(&ctx, "t", &fixtures().join("sim.vcz.zip"), None).await;
+    let pairs = async |sql: &str| {
+        let plan = ctx.sql(sql).await.unwrap();
+        let plan = plan.create_physical_plan().await.unwrap();
+        let shown = displayable(plan.as_ref()).indent(false).to_string();
+        assert!(shown.contains("PairsExec: mode=Single"), "{shown}");
+        assert!(!shown.contains("AggregateExec"), "{shown}");
+        plan
+    };
+    let one = pairs("SELECT sample_pairs(call_genotype) AS p, count(*) AS n FROM t").await;
+    assert_eq!(one.properties().partitioning.partition_count(), 1);
+    let new = || Arc::new(TaskContext::from(&ctx.state()));
+    let same = new();
+    let wanted = collect(Arc::clone(&one), new()).await.unwrap();
+    assert_eq!(wanted.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+    // At the same time, of one context and of several.
+    let contexts = [new(), Arc::clone(&same), Arc::clone(&same), new()];
+    let tasks = contexts.map(|context| tokio::spawn(collect(Arc::clone(&one), context)));
+    for task in tasks {
+        assert_eq!(task.await.unwrap().unwrap(), wanted);
+    }
+    // After executions that were dropped, before they began and while they run.
+    drop(one.execute(0, Arc::clone(&same)).unwrap());
+    let mut dropped = one.execute(0, Arc::clone(&same)).unwrap();
+    let begun = tokio::time::timeout(Duration::from_micros(300), dropped.try_next()).await;
+    drop((begun, dropped));
+    assert_eq!(collect(Arc::clone(&one), same).await.unwrap(), wanted);
+    // With its children again.
+    let again = Arc::clone(&one).transform_up(|node| {
+        let children: Vec<_> = node.children().into_iter().cloned().collect();
+        Ok(match children.is_empty() {
+            true => Transformed::no(node),
+            false => {
+                let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+                Transformed::yes(node.replace_children(children, options)?)
+            }
+        })
+    });
+    assert_eq!(collect(again.unwrap().data, new()).await.unwrap(), wanted);
+
+    let none = pairs("SELECT grm(call_genotype) AS p FROM t WHERE variant_position % 2 = 2").await;
+    let batches = collect(none, new()).await.unwrap();
+    assert_eq!(batches[0].num_rows(), 1);
+    // An error in one partition is that of the query.
+    let last = run(&ctx, "SELECT max(variant_position) FROM t").await;
+    let last = last[0].column(0).as_primitive::<Int32Type>().value(0);
+    let broken = format!("SELECT grm(call_genotype), sum(1 / (variant_position - {last})) FROM t");
+    let error = collect(pairs(&broken).await, new()).await.unwrap_err();
+    assert!(error.to_string().contains("ivide by zero"), "{error}");
+}
+
 /// The partitions of one execution add to one state, in whatever order they begin and end; no row is lost or counted twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn partitions_have_one_state() {
@@ -407,6 +466,8 @@ async fn partitions_have_one_state() {
 
     let plan = ctx.sql(sql).await.unwrap();
     let plan = plan.create_physical_plan().await.unwrap();
+    // As in a cluster; otherwise the operator evaluates the state itself.
+    let plan = in_two_steps(plan).unwrap();
     let mut pairs = None;
     plan.apply(|node| {
         if node.name() == "PairsExec" {

@@ -22,7 +22,7 @@ impl Random {
         self.0
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         (self.next() >> 11) as usize % end
     }
 

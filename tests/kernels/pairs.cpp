@@ -6,6 +6,7 @@
 
 #include "gram.cu"
 #include "gram_hopper.cu"
+#include "rare.cu"
 #include "samples.cu"
 #include "units.cu"
 
@@ -300,6 +301,61 @@ void test_weighted() {
     }
 }
 
+// The sums of rows in which few copies have the allele.
+void test_rare() {
+    const u32 samples = (u32)(below(4) == 0 ? between(1, 600) : between(1, 20)), copies = 2 * samples, width = (copies + 63) / 64 * 2;
+    const u32 n_rows = (u32)between(1, 60);
+    what = "rare rows of " + std::to_string(samples) + " individuals";
+    std::vector<std::vector<u32>> dosages(n_rows, std::vector<u32>(samples));
+    std::vector<u32> rows((size_t)n_rows * width), order, numbers(n_rows);
+    for (u32 row = 0; row < n_rows; ++row) {
+        const u32 most = vcz_min((u32)below(VCZ_RARE_COPIES + 1), copies);
+        while (numbers[row] < most) {
+            const u32 copy = (u32)below(copies);
+            u32& word = rows[(size_t)row * width + copy / 32];
+            if ((word >> copy % 32 & 1) != 0) continue;
+            word |= 1u << copy % 32;
+            dosages[row][copy / 2] += 1;
+            ++numbers[row];
+        }
+        if (below(4) != 0) order.push_back(row);
+    }
+    std::vector<u64> weights(4 * (VCZ_RARE_COPIES + 1));
+    for (u64& weight : weights) weight = below(3) == 0 ? below(2) : rng() >> 20;
+    const size_t pairs = (size_t)samples * (samples + 1) / 2, n_units = (samples + 7) / 8 * 16;
+    const bool has_second = below(2) == 0;
+    if (!has_second) {
+        for (size_t at = 1; at < weights.size(); at += 4) weights[at] = 0;
+    }
+    // Sums are added to what is there.
+    std::vector<u64> sums[2] = {std::vector<u64>(2 * pairs, 3), std::vector<u64>(2 * pairs, 3)}, unit_sums(4 * n_units, 3);
+    const VczRareRows job = {(u64)rows.data(), (u64)order.data(), (u64)weights.data(), {(u64)sums[0].data(), has_second ? (u64)sums[1].data() : 0},
+                             (u64)unit_sums.data(), (u32)order.size(), width, samples, 0};
+    emulate::launch((u32)between(1, 3), VCZ_THREADS, [&] { vcz_rare_pairs(job); });
+
+    typedef unsigned __int128 u128;
+    const u128 begin = 3 + ((u128)3 << 32);
+    const auto sum_at = [](const std::vector<u64>& sums, size_t at) { return sums[at] + ((u128)sums[at + 1] << 32); };
+    for (u32 set = 0; set < 2; ++set) {
+        size_t at = 0;
+        for (u32 i = 0; i < samples; ++i) {
+            for (u32 j = i; j < samples; ++j, at += 2) {
+                u128 expected = begin;
+                for (const u32 row : order) expected += (u128)weights[4 * numbers[row] + set] * dosages[row][i] * dosages[row][j];
+                if (sum_at(sums[set], at) != expected) fail("the sum of pair (" + std::to_string(i) + ", " + std::to_string(j) + ") is wrong");
+            }
+        }
+        for (u32 sample = 0; sample < samples; ++sample) {
+            // Those of heterozygous, and twice those of homozygous individuals.
+            const size_t unit = sample / 8 * 16 + sample % 8;
+            u128 expected = begin + 2 * begin;
+            for (const u32 row : order) expected += (u128)weights[4 * numbers[row] + 2 + set] * dosages[row][sample];
+            const u128 found = sum_at(unit_sums, 4 * unit + 2 * set) + 2 * sum_at(unit_sums, 4 * (unit + 8) + 2 * set);
+            if (found != expected) fail("the sum of individual " + std::to_string(sample) + " is wrong");
+        }
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -312,6 +368,7 @@ int main(int argc, char** argv) {
         for (u32 i = 0; i < 10; ++i) {
             test_copied_rows();
             test_sample_counts();
+            test_rare();
         }
     }
     std::printf("%llu cases of the counts and sums of pairs agree with the reference\n", cases);

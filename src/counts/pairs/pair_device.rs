@@ -199,8 +199,8 @@ pub(crate) trait UnitCounter: Debug + Send + Sync {
     fn take(self: Box<Self>, add: &mut AddSums<'_>) -> Result<(), CountError>;
 }
 
-/// What rows of a class are multiplied by: w in sums of w x x′ over rows for pairs of individuals, and in sums of w x for each individual, with
-/// x the dosage of an individual. Two sums of each kind. Every w x x′ is at most 2³³ times the number of individuals, and every w x below 2⁵⁴.
+/// What rows of a class, which is the number of copies that have the allele, are multiplied by: w in sums of w x x′ over rows for pairs of
+/// individuals, and in sums of w x for each individual, with x the dosage of an individual. Two sums of each kind. Every w x x′ is at most 2³³ times the number of individuals, and every w x below 2⁵⁴.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClassWeights {
     pub(crate) pairs: [u64; 2],
@@ -218,7 +218,8 @@ pub(crate) struct WeightedSums {
 
 /// Adds up weighted products of the dosages of diploid individuals.
 pub(crate) trait WeightedCounter: Debug + Send + Sync {
-    /// Adds a row of each of `classes`; `set` gives the words of the allele's plane. No call is missing, and bits past the last copy are zero.
+    /// Adds a row of each of `classes`; `set` gives the words of the allele's plane. The class is the number of its bits; no call is missing, and bits
+    /// past the last copy are zero.
     ///
     /// # Errors
     /// As [`UnitCounter::add`].

@@ -25,7 +25,7 @@ pub(crate) struct StatisticAccumulator<S: Statistic> {
     state: S::State,
     /// Whether states were merged: then this accumulator will be evaluated. One that has only seen rows may be the partial step of an
     /// aggregation, which never builds a value. `session::memory_rule` plans spectra without GROUP BY in two steps, so that the evaluated
-    /// accumulator always merges.
+    /// accumulator always merges, but for that of `session::pairs`, which reserves memory for values itself.
     merged: bool,
 }
 
@@ -88,7 +88,7 @@ impl<S: Statistic> Accumulator for StatisticAccumulator<S> {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         interrupt::check()?;
-        self.statistic.finish(&mut self.state)?;
+        self.statistic.finish_for_value(&mut self.state)?;
         let value = self.statistic.evaluate(std::slice::from_ref(&self.state))?;
         ScalarValue::try_from_array(&value, 0)
     }

@@ -11,8 +11,9 @@ use datafusion::logical_expr::{Accumulator, Documentation};
 
 use super::accumulator::StatisticAccumulator;
 use super::count_errors::counted;
-use super::pair_names::pair_names;
-use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
+use super::pair_limit::check_pairs;
+use super::pair_names::PairNames;
+use super::pair_state::{Group, PairValue, PairsOf};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::sample_pairs::size_of_pair;
 use crate::counts::pairs::{Forms, GrmPair, Relationship, pairs_of};
@@ -26,7 +27,7 @@ pub(crate) struct Grm;
 /// The matrices of these individuals.
 #[derive(Debug)]
 pub(crate) struct Relationships {
-    ids: Vec<String>,
+    names: PairNames,
 }
 
 const NAME: &str = "grm";
@@ -108,8 +109,12 @@ fn fill(first: usize, mut rows: Vec<Row<'_>>, group: &Relationship) -> bool {
 }
 
 impl Relationships {
+    fn samples(&self) -> usize {
+        self.names.ids().len()
+    }
+
     fn pairs(&self) -> usize {
-        pairs_of(self.ids.len()).saturating_add(self.ids.len())
+        pairs_of(self.samples()).saturating_add(self.samples())
     }
 }
 
@@ -121,7 +126,7 @@ impl PairValue for Relationships {
         &self,
         groups: impl ExactSizeIterator<Item = Group<'a, Self>>,
     ) -> Result<ArrayRef> {
-        let (number, samples) = (groups.len(), self.ids.len());
+        let (number, samples) = (groups.len(), self.samples());
         let total = self.pairs().saturating_mul(number);
         let unset = |what| counted(NAME, Unset::try_new(total, what));
         let (mut gcta, mut vanraden) = (unset("relationships")?, unset("relationships")?);
@@ -163,8 +168,7 @@ impl PairValue for Relationships {
             NullBuffer::new(BooleanBuffer::collect_bool(total, |at| sites[at] > 0))
         });
         let numbers = |numbers: Vec<f64>| Float64Array::new(numbers.into(), defined.clone());
-        let runs = (0..number).flat_map(|_| (0..samples).map(|i| (i, 0..i + 1)));
-        let [sample1, sample2] = pair_names(NAME, &self.ids, runs.collect())?;
+        let [sample1, sample2] = self.names.columns(number)?;
         let columns: Vec<ArrayRef> = vec![
             sample1,
             sample2,
@@ -181,12 +185,17 @@ impl PairValue for Relationships {
         )?))
     }
 
+    fn make_ahead(&self, workers: &Workers<'_>) -> Result<()> {
+        self.names.make_ahead(workers)
+    }
+
     fn check_groups(&self, groups: usize) -> Result<()> {
-        check_pairs(NAME, "samples", self.ids.len(), groups, None)
+        check_pairs(NAME, "samples", self.samples(), groups, None)
     }
 
     fn size(&self) -> usize {
-        self.pairs().saturating_mul(size_of_pair(&self.ids, 4))
+        self.pairs()
+            .saturating_mul(size_of_pair(self.names.ids(), 4))
     }
 }
 
@@ -202,7 +211,8 @@ impl PlanesDefinition for Grm {
     fn statistic(population: &Population) -> Result<Self::Statistic> {
         let (shape, ids) = population.individuals(NAME)?;
         check_pairs(NAME, "samples", ids.len(), 1, None)?;
-        Ok(PairsOf::new(shape, Forms::Grm, Relationships { ids }))
+        let names = PairNames::new(NAME, ids, |first, _| 0..first + 1);
+        Ok(PairsOf::new(shape, Forms::Grm, Relationships { names }))
     }
 
     fn sliding(statistic: Self::Statistic) -> Box<dyn Accumulator> {

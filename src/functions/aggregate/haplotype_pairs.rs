@@ -9,7 +9,8 @@ use datafusion::common::Result;
 use datafusion::logical_expr::{Accumulator, Documentation};
 
 use super::accumulator::StatisticAccumulator;
-use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
+use super::pair_limit::check_pairs;
+use super::pair_state::{Group, PairValue, PairsOf};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::sample_pairs::each_pair;
 use crate::counts::pairs::{HaplotypePairs, Shape, pairs_of};

@@ -70,6 +70,8 @@ mod carriers;
 mod cell_statistic;
 mod cells;
 mod cells_by_group;
+#[cfg(test)]
+mod changed_states;
 mod checked_counts;
 mod count_errors;
 mod definition;
@@ -95,6 +97,7 @@ mod merge_of;
 mod neutrality_test;
 mod numbers;
 mod pair_feed;
+mod pair_limit;
 mod pair_names;
 mod pair_state;
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! [`pair_names`]: the columns of sample ids of all pairs of a population, and [`all_names`], for aggregates that return them.
+//! [`PairNames`]: the columns of sample ids of all pairs of a population, and [`all_names`], for aggregates that return them.
 //!
 //! There may be millions of pairs, so ids are not copied one by one: those of the pairs of one first sample are next to each other in the text of
-//! all ids. Several threads copy them.
+//! all ids. Several threads copy them, for one group while a GPU counts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, StringArray};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use datafusion::common::{Result, exec_err};
+use parking_lot::Mutex;
 
 use super::count_errors::counted;
 use crate::counts::{Setter, Unset, Workers};
@@ -71,32 +72,102 @@ impl Side {
 /// The pairs of one sample with some others, as places among the ids.
 type Run = (usize, Range<usize>);
 
+/// The ids of the pairs of a population.
+#[derive(Debug)]
+pub(super) struct PairNames {
+    /// The SQL function.
+    function: &'static str,
+    ids: Vec<String>,
+    /// The second samples of the pairs of each sample, among so many samples, as places among the ids.
+    seconds: fn(usize, usize) -> Range<usize>,
+    /// Columns that were made ahead.
+    ahead: Mutex<Option<[ArrayRef; 2]>>,
+}
+
+impl PairNames {
+    /// For `function`, whose pairs of each sample, among so many samples, are those with `seconds`.
+    pub(super) fn new(
+        function: &'static str,
+        ids: Vec<String>,
+        seconds: fn(usize, usize) -> Range<usize>,
+    ) -> Self {
+        Self {
+            function,
+            ids,
+            seconds,
+            ahead: Mutex::default(),
+        }
+    }
+
+    /// The ids of the population.
+    pub(super) fn ids(&self) -> &[String] {
+        &self.ids
+    }
+
+    /// Makes the columns of one group for the next call of [`columns`](Self::columns).
+    ///
+    /// # Errors
+    /// As of that.
+    pub(super) fn make_ahead(&self, workers: &Workers<'_>) -> Result<()> {
+        let columns = self.make(1, workers)?;
+        *self.ahead.lock() = Some(columns);
+        Ok(())
+    }
+
+    /// The ids of both samples of all pairs, once for each of `groups` groups.
+    ///
+    /// # Errors
+    /// If they have more bytes than a column of text holds.
+    pub(super) fn columns(&self, groups: usize) -> Result<[ArrayRef; 2]> {
+        let ahead = self.ahead.lock().take();
+        match ahead {
+            Some(columns) if groups == 1 => Ok(columns),
+            _ => interrupt::with_workers(|workers| self.make(groups, workers)),
+        }
+    }
+
+    fn make(&self, groups: usize, workers: &Workers<'_>) -> Result<[ArrayRef; 2]> {
+        let samples = self.ids.len();
+        let of_group = || (0..samples).map(|first| (first, (self.seconds)(first, samples)));
+        let runs = (0..groups).flat_map(|_| of_group()).collect();
+        pair_names(self.function, &self.ids, runs, workers)
+    }
+}
+
 /// The ids of both samples of the pairs of each of `runs`, one run after the other, for `function`.
 ///
 /// # Errors
 /// If they have more bytes than a column of text holds.
-pub(super) fn pair_names(
+fn pair_names(
     function: &'static str,
     ids: &[String],
     runs: Vec<Run>,
+    workers: &Workers<'_>,
 ) -> Result<[ArrayRef; 2]> {
     let ids = Ids::new(ids);
     Ok([
-        side(function, &ids, &runs, Side::First)?,
-        side(function, &ids, &runs, Side::Second)?,
+        side(function, &ids, &runs, Side::First, workers)?,
+        side(function, &ids, &runs, Side::Second, workers)?,
     ])
 }
 
 /// All ids, `times` times.
 ///
 /// # Errors
-/// As [`pair_names`].
+/// As [`PairNames::columns`].
 pub(super) fn all_names(function: &'static str, ids: &[String], times: usize) -> Result<ArrayRef> {
     let runs = vec![(0, 0..ids.len()); times];
-    side(function, &Ids::new(ids), &runs, Side::Second)
+    let ids = Ids::new(ids);
+    interrupt::with_workers(|workers| side(function, &ids, &runs, Side::Second, workers))
 }
 
-fn side(function: &'static str, ids: &Ids, runs: &[Run], side: Side) -> Result<ArrayRef> {
+fn side(
+    function: &'static str,
+    ids: &Ids,
+    runs: &[Run],
+    side: Side,
+    workers: &Workers<'_>,
+) -> Result<ArrayRef> {
     let pairs: usize = runs.iter().map(|(_, seconds)| seconds.len()).sum();
     let bytes = runs.iter().map(|run| side.bytes(ids, run));
     let bytes = bytes.fold(0, usize::saturating_add);
@@ -106,7 +177,7 @@ fn side(function: &'static str, ids: &Ids, runs: &[Run], side: Side) -> Result<A
             i32::MAX
         );
     };
-    let set = |workers: &Workers<'_>| {
+    let set = || {
         let mut text = Unset::try_new(bytes, "bytes of sample ids")?;
         let mut offsets = Unset::try_new(pairs + 1, "sample ids")?;
         let parts: Vec<_> = runs.chunks(RUNS).collect();
@@ -137,7 +208,7 @@ fn side(function: &'static str, ids: &Ids, runs: &[Run], side: Side) -> Result<A
         })?;
         Ok((text.finish(), offsets.finish()))
     };
-    let (text, offsets) = counted(function, interrupt::with_workers(set))?;
+    let (text, offsets) = counted(function, set())?;
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
     // SAFETY: the text is made of whole ids, and each offset is where one begins or ends; the last is the end of the text.
     Ok(Arc::new(unsafe {
@@ -204,7 +275,7 @@ mod tests {
             .iter()
             .flat_map(|(first, seconds)| seconds.clone().map(|second| (*first, second)))
             .collect();
-        let [first, second] = pair_names("f", &ids, runs).unwrap();
+        let [first, second] = pair_names("f", &ids, runs, &Workers::new(3, &|| false)).unwrap();
         let of = |column: &ArrayRef| -> Vec<String> {
             let ids = column.as_string::<i32>().iter();
             ids.map(|id| id.unwrap().to_string()).collect()
@@ -217,10 +288,27 @@ mod tests {
     }
 
     #[test]
+    fn columns_made_ahead_are_of_one_group() {
+        let ids: Vec<String> = (0..40).map(|id| format!("id{id}")).collect();
+        let names = PairNames::new("f", ids, |first, samples| first + 1..samples);
+        let one = names.columns(1).unwrap();
+        assert_eq!(one[0].len(), 40 * 39 / 2);
+        names.make_ahead(&Workers::new(2, &|| false)).unwrap();
+        let ahead = names.columns(1).unwrap();
+        assert_eq!(ahead, one);
+        names.make_ahead(&Workers::new(2, &|| false)).unwrap();
+        let [first, second] = names.columns(2).unwrap();
+        for (two, one) in [(first, &one[0]), (second, &one[1])] {
+            assert_eq!(&two.slice(0, one.len()), one);
+            assert_eq!(&two.slice(one.len(), one.len()), one);
+        }
+    }
+
+    #[test]
     fn more_text_than_a_column_holds_is_an_error() {
         let ids = ["x".repeat(1 << 20), String::new()];
         let runs = vec![(0, 0..2); 1 << 11];
-        let error = pair_names("f", &ids, runs).unwrap_err();
+        let error = pair_names("f", &ids, runs, &Workers::new(1, &|| false)).unwrap_err();
         assert!(
             error
                 .to_string()

@@ -6,11 +6,13 @@
 
 use std::borrow::Cow;
 use std::fmt::Debug;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, UInt64Type};
-use datafusion::common::{Result, exec_err, internal_err};
+use datafusion::common::{Result, internal_err};
 
 use super::count_errors::counted;
 use super::device_feed::DeviceFeed;
@@ -22,14 +24,14 @@ use crate::counts::pairs::{OnDevice, PairDevice, PairMatrix, Shape, SiteRows, Wo
 use crate::counts::{CountError, Level, Workers};
 use crate::functions::interrupt;
 
-/// Pairs that all values of a query may have.
-pub(crate) const MOST_PAIRS: usize = 1 << 26;
 /// The version of saved states.
 const VERSION: u64 = 3;
 /// Words of the header: version and kind, samples, ploidy, words of the rows.
 const HEADER: usize = 4;
 /// Words of a saved matrix beside those of its numbers, at most.
 const MATRIX_WORDS: usize = 64;
+/// Threads that make what values have beside counts, while a device counts and the others read its counts.
+const AHEAD_THREADS: usize = 4;
 /// The fewest rows that are added to a matrix at a time.
 const FEWEST_ROWS: usize = 512;
 /// Bytes of planes of rows from which on a device gets them.
@@ -51,6 +53,11 @@ pub(crate) trait PairValue: Debug + Send + Sync + 'static {
     ) -> Result<ArrayRef>
     where
         Self: Sized;
+
+    /// Makes what the value of one group has beside counts, while a device counts.
+    fn make_ahead(&self, _workers: &Workers<'_>) -> Result<()> {
+        Ok(())
+    }
 
     /// Returns an error if the values of so many groups would be too large.
     fn check_groups(&self, _groups: usize) -> Result<()> {
@@ -322,6 +329,25 @@ impl<V: PairValue> Statistic for PairsOf<V> {
         counted(V::NAME, taken)
     }
 
+    fn finish_for_value(&self, state: &mut Self::State) -> Result<()> {
+        if self.feed.is_none() {
+            return self.finish(state);
+        }
+        // Before the other threads are taken to read the counts.
+        interrupt::with_some_workers(AHEAD_THREADS, |workers| {
+            thread::scope(|scope| {
+                let make = || self.value.make_ahead(workers);
+                let ahead = thread::Builder::new().spawn_scoped(scope, make);
+                self.finish(state)?;
+                match ahead {
+                    Ok(ahead) => ahead.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                    // It is made with the value.
+                    Err(_) => Ok(()),
+                }
+            })
+        })
+    }
+
     fn state_columns() -> Vec<(String, DataType)> {
         vec![("pairs".to_string(), list_type(DataType::UInt64))]
     }
@@ -459,32 +485,4 @@ impl<V: PairValue> Statistic for PairsOf<V> {
         // Rows are added to a matrix, and a state's may be copied, for one group at a time.
         self.matrix_bytes()
     }
-}
-
-/// Returns an error if the values of `groups` groups over the pairs of so many `units` ("samples") are more than a list can hold. `instead` is
-/// what else may be called.
-pub(crate) fn check_pairs(
-    name: &str,
-    what: &str,
-    units: usize,
-    groups: usize,
-    instead: Option<&str>,
-) -> Result<()> {
-    let pairs = pairs_of(units).saturating_mul(groups);
-    if pairs <= MOST_PAIRS {
-        return Ok(());
-    }
-    let over = match groups {
-        1 => format!("{units} {what}"),
-        groups => format!("{units} {what} in {groups} groups"),
-    };
-    let instead = match instead {
-        Some(instead) if groups == 1 => format!(", or read {instead}"),
-        _ => ", or make fewer groups".to_string(),
-    };
-    exec_err!(
-        "{name} over {over} has {:.1e} pairs (limit {:.1e}): name a population of fewer samples{instead}",
-        pairs as f64,
-        MOST_PAIRS as f64
-    )
 }

@@ -11,8 +11,9 @@ use datafusion::logical_expr::{Accumulator, Documentation};
 
 use super::accumulator::StatisticAccumulator;
 use super::count_errors::counted;
+use super::pair_limit::check_pairs;
 use super::pair_names::all_names;
-use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
+use super::pair_state::{Group, PairValue, PairsOf};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::{CentredRows, Forms, Relationship, Shape, SiteRows};

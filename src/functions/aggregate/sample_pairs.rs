@@ -10,9 +10,11 @@ use datafusion::logical_expr::{Accumulator, Documentation};
 
 use super::accumulator::StatisticAccumulator;
 use super::count_errors::counted;
-use super::pair_names::pair_names;
-use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
+use super::pair_limit::check_pairs;
+use super::pair_names::PairNames;
+use super::pair_state::{Group, PairValue, PairsOf};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
+use crate::counts::Workers;
 use crate::counts::pairs::{IndividualPair, IndividualPairs, pairs_of};
 use crate::functions::interrupt;
 
@@ -23,7 +25,7 @@ pub(crate) struct SamplePairs;
 /// The pairs of these individuals.
 #[derive(Debug)]
 pub(crate) struct PairsOfSamples {
-    ids: Vec<String>,
+    names: PairNames,
 }
 
 const NAME: &str = "sample_pairs";
@@ -83,7 +85,7 @@ impl PairValue for PairsOfSamples {
         groups: impl ExactSizeIterator<Item = Group<'a, Self>>,
     ) -> Result<ArrayRef> {
         let number = groups.len();
-        let pairs = pairs_of(self.ids.len());
+        let pairs = pairs_of(self.names.ids().len());
         let total = pairs.saturating_mul(number);
         let (mut counts, mut distances) = (vec![vec![]; COUNTS.len()], vec![]);
         for group in groups {
@@ -99,9 +101,7 @@ impl PairValue for PairsOfSamples {
             }
             append(&mut distances, distances_of_group, total);
         }
-        let samples = self.ids.len();
-        let runs = (0..number).flat_map(|_| (0..samples).map(|i| (i, i + 1..samples)));
-        let mut columns = pair_names(NAME, &self.ids, runs.collect())?.to_vec();
+        let mut columns = self.names.columns(number)?.to_vec();
         let counts = counts.into_iter();
         columns.extend(counts.map(|counts| Arc::new(Int64Array::from(counts)) as ArrayRef));
         columns.push(Arc::new(Float64Array::from(distances)));
@@ -114,12 +114,18 @@ impl PairValue for PairsOfSamples {
         )?))
     }
 
+    fn make_ahead(&self, workers: &Workers<'_>) -> Result<()> {
+        self.names.make_ahead(workers)
+    }
+
     fn check_groups(&self, groups: usize) -> Result<()> {
-        check_pairs(NAME, "samples", self.ids.len(), groups, Some(STREAMS))
+        let samples = self.names.ids().len();
+        check_pairs(NAME, "samples", samples, groups, Some(STREAMS))
     }
 
     fn size(&self) -> usize {
-        pairs_of(self.ids.len()).saturating_mul(size_of_pair(&self.ids, COUNTS.len() + 1))
+        let ids = self.names.ids();
+        pairs_of(ids.len()).saturating_mul(size_of_pair(ids, COUNTS.len() + 1))
     }
 }
 
@@ -141,7 +147,8 @@ impl PlanesDefinition for SamplePairs {
     fn statistic(population: &Population) -> Result<Self::Statistic> {
         let (shape, ids) = population.individuals(NAME)?;
         check_pairs(NAME, "samples", ids.len(), 1, Some(STREAMS))?;
-        Ok(PairsOf::new(shape, (), PairsOfSamples { ids }))
+        let names = PairNames::new(NAME, ids, |first, samples| first + 1..samples);
+        Ok(PairsOf::new(shape, (), PairsOfSamples { names }))
     }
 
     fn sliding(statistic: Self::Statistic) -> Box<dyn Accumulator> {

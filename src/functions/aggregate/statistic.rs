@@ -62,6 +62,11 @@ pub(crate) trait Statistic: Debug + Send + Sync + 'static {
         Ok(())
     }
 
+    /// The same before the only state is evaluated.
+    fn finish_for_value(&self, state: &mut Self::State) -> Result<()> {
+        self.finish(state)
+    }
+
     /// Names and types of the columns that a state is saved in.
     fn state_columns() -> Vec<(String, DataType)>;
 

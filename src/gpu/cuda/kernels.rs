@@ -57,7 +57,7 @@ pub const KERNEL_SOURCES: [(&str, &str); 9] = [
 ];
 
 /// The sources of [`PairKernels`], by file name.
-const PAIR_SOURCES: [(&str, &str); 4] = [
+const PAIR_SOURCES: [(&str, &str); 5] = [
     ("units.cu", include_str!("../../../kernels/units.cu")),
     ("gram.cu", include_str!("../../../kernels/gram.cu")),
     (
@@ -65,6 +65,7 @@ const PAIR_SOURCES: [(&str, &str); 4] = [
         include_str!("../../../kernels/gram_hopper.cu"),
     ),
     ("samples.cu", include_str!("../../../kernels/samples.cu")),
+    ("rare.cu", include_str!("../../../kernels/rare.cu")),
 ];
 
 /// The source of [`SiteKernels`], and its file name.
@@ -87,9 +88,11 @@ pub struct PairKernels {
     pub gram: sys::CUfunction,
     /// Adds up weighted products of dosages.
     pub weighted: sys::CUfunction,
+    /// Adds up the same where few copies have the allele.
+    pub rare_pairs: sys::CUfunction,
     /// Counts pairs of sites.
     pub site_counts: sys::CUfunction,
-    /// These three, faster, on compute capability 9.0.
+    /// `gram`, `weighted` and `site_counts`, faster, on compute capability 9.0.
     pub hopper: Option<[sys::CUfunction; 3]>,
 }
 
@@ -105,7 +108,7 @@ impl PairKernels {
     /// As [`Kernels::load`].
     pub fn load(major: i32, minor: i32) -> Result<Self, GpuError> {
         let arch = format!("sm_{major}{minor}");
-        let [units, gram, hopper, samples] = PAIR_SOURCES;
+        let [units, gram, hopper, samples, rare] = PAIR_SOURCES;
         let on_hopper = || {
             // What they use is of this device alone, which the "a" says.
             let names = [
@@ -137,6 +140,7 @@ impl PairKernels {
         ];
         let [units, copy_rows, unit_sums, pair_sums] = functions(units, &arch, names)?;
         let [sample_counts] = functions(samples, &arch, ["vcz_sample_counts"])?;
+        let [rare_pairs] = functions(rare, &arch, ["vcz_rare_pairs"])?;
         let names = ["vcz_gram", "vcz_gram_weighted", "vcz_site_counts"];
         let [gram, weighted, site_counts] = functions(gram, &arch, names)?;
         Ok(Self {
@@ -147,6 +151,7 @@ impl PairKernels {
             pair_sums,
             gram,
             weighted,
+            rare_pairs,
             site_counts,
             hopper,
         })
@@ -405,7 +410,7 @@ unsafe fn cubin(program: nvrtc_sys::nvrtcProgram) -> Result<Vec<u8>, nvrtc::Nvrt
 mod tests {
     use super::*;
     use crate::counts::pairs::Units;
-    use crate::gpu::{sample_abi, site_abi};
+    use crate::gpu::{rare_abi, sample_abi, site_abi};
 
     /// Constants that launches share with the header.
     #[test]
@@ -441,6 +446,7 @@ mod tests {
             format!("#define VCZ_MOST_COPIES {}", site_abi::MOST_COPIES),
             format!("#define VCZ_SITE_SUMS {}", site_abi::SITE_SUMS),
             format!("#define VCZ_COUNTER_ROWS {}", sample_abi::COUNTER_ROWS),
+            format!("#define VCZ_RARE_COPIES {}", rare_abi::RARE_COPIES),
             format!("#define VCZ_UNITS_COPIES {}", Units::Copies as u32),
             format!(
                 "#define VCZ_UNITS_COPIES_CALLED {}",

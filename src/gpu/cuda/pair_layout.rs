@@ -4,6 +4,7 @@ use super::fetched::FETCHED_BYTES;
 use crate::counts::gathered::plane_words;
 use crate::counts::pairs::{PairPiece, Units, pairs_of};
 use crate::gpu::abi;
+use crate::gpu::rare_abi::{RARE_COPIES, RARE_WEIGHTS};
 
 /// Threads of a thread block, where the kernel needs no other number.
 pub(super) const THREADS: u32 = 256;
@@ -14,6 +15,9 @@ const SORTED_BYTES: usize = 256 << 20;
 /// The most dosages of the rows that are sorted at a time. A term of a pair is at most 2^33 times the individuals, see `ClassWeights`, so the sums
 /// of a launch stay below 2^64.
 const MOST_SORTED: usize = 1 << 30;
+/// A row is rare if there are so many individuals for each copy that has the allele. Then adding to the sums of the pairs of these copies takes less time
+/// than counting all pairs.
+const RARE_SAMPLES: usize = 200;
 /// Bytes of units before their pairs are counted. Adding to the counts in device memory takes as long as the products of a hundred
 /// steps, so there should be several hundred.
 const UNITS_BYTES: usize = 256 << 20;
@@ -23,6 +27,8 @@ const MOST_STEPS: usize = 1024;
 const STRIDE: usize = 768;
 /// The most parts of the steps of a tile: each is added to the counts in device memory.
 const MOST_SPLITS: usize = 32;
+/// Bytes of the weights of rare rows, of each number of copies from 0 on.
+pub(super) const RARE_WEIGHT_BYTES: usize = (RARE_COPIES + 1) * RARE_WEIGHTS * size_of::<u64>();
 /// Bytes of device memory for tiles, and for rounding small buffers up.
 const OTHER_BYTES: usize = 8 << 20;
 
@@ -173,6 +179,23 @@ impl WeightedLayout {
         self.steps * abi::STEP_SLICES * slice
     }
 
+    /// Classes of rare rows: the numbers of copies that have the allele from 0 on; none where no row is rare.
+    pub(super) fn rare_classes(&self) -> usize {
+        match (self.samples / RARE_SAMPLES).min(RARE_COPIES) {
+            0 => 0,
+            copies => copies + 1,
+        }
+    }
+
+    /// Bytes of the weights of rare rows, and of the places of as many rows as are sorted at a time.
+    pub(super) fn rare_bytes(&self) -> usize {
+        let places = match self.rare_classes() {
+            0 => 0,
+            _ => self.rows * size_of::<u32>(),
+        };
+        RARE_WEIGHT_BYTES + places
+    }
+
     /// Bytes of the sums of pairs with one set of weights.
     pub(super) fn sums_bytes(&self) -> usize {
         self.n_pairs * abi::SUM_BYTES
@@ -191,6 +214,7 @@ impl WeightedLayout {
             self.rows_bytes(),
             self.table_bytes(),
             self.unit_sums_bytes(),
+            self.rare_bytes(),
         ];
         let bytes = others
             .into_iter()

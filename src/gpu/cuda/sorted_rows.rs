@@ -1,4 +1,5 @@
-//! [`SortedRows`]: rows of a buffer sorted by class, so that each slice of sites has rows of one class.
+//! [`SortedRows`]: rows of a buffer sorted by class, so that each slice of sites has rows of one class. Those of the first classes, in which few copies have
+//! the allele, are apart and in no slice.
 //!
 //! Rows are sorted as they arrive, since the thread that flushes the buffer keeps the others from adding rows; then only slices are put into the order of
 //! their classes, as kernels multiply the products of slices that follow each other once if they have the same weights.
@@ -24,6 +25,10 @@ pub(super) struct SortedRows {
     slices: Vec<u32>,
     /// For each class the site of its next row; a multiple of a slice's where it needs another slice.
     next: Vec<u32>,
+    /// How many of the first classes are of rare rows.
+    rare_classes: usize,
+    /// Rows of these classes.
+    rare: Vec<u32>,
 }
 
 /// Rows that are added together, sorted by class: that takes longer than adding them, and is done before the device is locked.
@@ -69,14 +74,16 @@ pub(super) struct TablePlaces {
 }
 
 impl SortedRows {
-    /// No rows of so many classes.
-    pub(super) fn new(classes: usize) -> Self {
+    /// No rows of so many classes, of which the first `rare_classes` are of rare rows.
+    pub(super) fn new(classes: usize, rare_classes: usize) -> Self {
         Self {
             rows: 0,
             sites: vec![],
             classes: vec![],
             slices: vec![],
             next: vec![0; classes],
+            rare_classes,
+            rare: vec![],
         }
     }
 
@@ -93,6 +100,10 @@ impl SortedRows {
             };
             let (mut run, others) = rows.split_at_checked(*len as usize).unwrap_or_default();
             rows = others;
+            if (*class as usize) < self.rare_classes {
+                self.rare.extend(run.iter().map(|row| self.rows + row));
+                continue;
+            }
             while !run.is_empty() {
                 if next.is_multiple_of(ROWS) {
                     *next = self.sites.len() as u32;
@@ -122,6 +133,12 @@ impl SortedRows {
         self.classes.clear();
         self.slices.clear();
         self.next.fill(0);
+        self.rare.clear();
+    }
+
+    /// The rare rows.
+    pub(super) fn rare(&self) -> &[u32] {
+        &self.rare
     }
 
     /// Puts the slices into the order of their classes; returns their number.
@@ -183,7 +200,7 @@ mod tests {
             singles: [10 + class, 20 + class],
         };
         let all: Vec<_> = (0..5).map(weights).collect();
-        let mut sorted = SortedRows::new(all.len());
+        let mut sorted = SortedRows::new(all.len(), 0);
         for repeat in 0..2 {
             let classes: Vec<u32> = (repeat..2000 + repeat)
                 .map(|row| [1, 4, 4, 2][row as usize % 4])
@@ -205,7 +222,7 @@ mod tests {
             }
             assert!(seen.iter().all(|times| *times == 1));
             // Rows are in the slices in which they would be one by one.
-            let mut alone = SortedRows::new(all.len());
+            let mut alone = SortedRows::new(all.len(), 0);
             for class in &classes {
                 alone.add(&ClassRuns::new(&[*class])).unwrap();
             }
@@ -227,5 +244,21 @@ mod tests {
             assert_eq!(sorted.sort(), 0);
         }
         assert!(sorted.add(&ClassRuns::new(&[5])).is_err());
+    }
+
+    #[test]
+    fn rare_rows_are_in_no_slice() {
+        let mut sorted = SortedRows::new(4, 3);
+        for _ in 0..2 {
+            for _ in 0..2 {
+                sorted.add(&ClassRuns::new(&[2, 3, 1, 3, 2])).unwrap();
+            }
+            assert_eq!(sorted.rare(), [2, 0, 4, 7, 5, 9]);
+            assert_eq!(sorted.sort(), 1);
+            assert_eq!(sorted.order(0..1)[..4], [1, 3, 6, 8]);
+            assert_eq!(sorted.order(0..1)[4], abi::NO_ROW);
+            sorted.clear();
+        }
+        assert!(sorted.rare().is_empty());
     }
 }

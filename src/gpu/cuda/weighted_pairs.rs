@@ -1,4 +1,5 @@
-//! [`WeightedPairs`]: adds up weighted products of dosages of pairs of individuals on one device, with the kernels `units` and `gram`.
+//! [`WeightedPairs`]: adds up weighted products of dosages of pairs of individuals on one device, with the kernels `units` and `gram`, and `rare` where
+//! few copies have the allele.
 //!
 //! Rows of a class have the same weight, so their products are counted and multiplied once. Rows are sorted by class as they arrive: each *slice* of
 //! 256 sites has rows of one class, the last one of a class fewer. They are multiplied once the buffer is full, or the sums are taken. Invariants: units
@@ -13,8 +14,7 @@ use parking_lot::Mutex;
 use super::device::CudaDevice;
 use super::fetched::Fetched;
 use super::memory::DeviceBuffer;
-use super::pair_layout::THREADS;
-use super::pair_layout::{WeightedLayout, splits, tiles};
+use super::pair_layout::{RARE_WEIGHT_BYTES, THREADS, WeightedLayout, splits, tiles};
 use super::pair_rows::{self, RowBuffer, RowSink, add_rows};
 use super::pair_stream::{PairStream, Staging, of_device};
 use super::resident_rows::ResidentQueue;
@@ -24,6 +24,7 @@ use crate::counts::pairs::{ClassWeights, SetRows, WeightedSums};
 use crate::counts::{CountError, ResidentPart, Workers};
 use crate::gpu::abi;
 use crate::gpu::error::GpuError;
+use crate::gpu::rare_abi::{RARE_COPIES, RareRows};
 
 /// Sums that a thread adds at a time.
 const PART: usize = 1 << 15;
@@ -46,6 +47,8 @@ struct Summing {
     /// The weights of the slices of a launch, and then the rows of its sites.
     tables: DeviceBuffer,
     units: DeviceBuffer,
+    /// The weights of rare rows, and then their places among the rows.
+    rare: DeviceBuffer,
     /// Of pairs; empty if all weights are 0.
     sums: [DeviceBuffer; 2],
     unit_sums: DeviceBuffer,
@@ -82,10 +85,11 @@ impl WeightedPairs {
                 layout.rows,
                 layout.row_words,
                 2 * layout.samples,
-                Some(SortedRows::new(weights.len())),
+                Some(SortedRows::new(weights.len(), layout.rare_classes())),
             ),
             tables: buffer(),
             units: buffer(),
+            rare: buffer(),
             sums: [buffer(), buffer()],
             unit_sums: buffer(),
             tiles: buffer(),
@@ -95,12 +99,19 @@ impl WeightedPairs {
         let tiles_at = summing.tiles.ensure("tiles of pairs", table.len())?;
         let tables = &mut summing.tables;
         tables.ensure("weights of rows", layout.table_bytes())?;
+        let rare_at = summing
+            .rare
+            .ensure("weights of rare rows", layout.rare_bytes())?;
         let (units, unit_sums) = (layout.units_bytes(), layout.unit_sums_bytes());
         let units_at = summing.units.ensure("units of pairs", units)?;
         let unit_sums_at = summing.unit_sums.ensure("sums of individuals", unit_sums)?;
         // SAFETY: the buffers have these sizes, and nothing else uses them.
         unsafe {
             summing.stream.copy(tiles_at, table)?;
+            let of_rare = rare_weights(weights);
+            summing
+                .stream
+                .copy(rare_at, bytemuck::cast_slice(&of_rare))?;
             summing.stream.clear(units_at, units)?;
             summing.stream.clear(unit_sums_at, unit_sums)?;
         }
@@ -232,6 +243,13 @@ impl WeightedPairs {
     }
 }
 
+/// The weights of rows in which 0 to [`RARE_COPIES`] copies have the allele, as the kernel reads them.
+fn rare_weights(weights: &[ClassWeights]) -> Vec<u64> {
+    let of_class = |class: usize| weights.get(class).copied().unwrap_or_default();
+    let words = |class: ClassWeights| [class.pairs, class.singles].concat();
+    (0..=RARE_COPIES).map(of_class).flat_map(words).collect()
+}
+
 /// Sum `at`, which is kept as two numbers and is below 2^127.
 #[inline]
 fn sum(fetched: &Fetched, at: usize) -> i128 {
@@ -251,6 +269,7 @@ impl RowSink for Summing {
     /// Adds the rows in the buffer to the sums.
     fn flush(&mut self) -> Result<(), GpuError> {
         self.rows.take();
+        self.add_rare()?;
         let slices = self.rows.sorted().map_or(0, SortedRows::sort);
         let of_launch = self.layout.steps * abi::STEP_SLICES;
         for first in (0..slices).step_by(of_launch) {
@@ -264,6 +283,35 @@ impl RowSink for Summing {
 }
 
 impl Summing {
+    /// Adds the rare rows.
+    fn add_rare(&mut self) -> Result<(), GpuError> {
+        let rare = self.rows.sorted().map_or(&[][..], |sorted| sorted.rare());
+        if rare.is_empty() {
+            return Ok(());
+        }
+        let weights = self.rare.address();
+        let order = weights + RARE_WEIGHT_BYTES as u64;
+        // Casts of numbers that the layout has checked, or that are smaller.
+        let n_rows = rare.len() as u32;
+        // SAFETY: there is room for the places of all rows.
+        unsafe { self.stream.copy(order, bytemuck::cast_slice(rare)) }?;
+        let job = RareRows {
+            rows: self.rows.address(),
+            order,
+            weights,
+            sums: [self.sums[0].address(), self.sums[1].address()],
+            unit_sums: self.unit_sums.address(),
+            n_rows,
+            width: 2 * self.layout.row_words as u32,
+            n_samples: self.layout.samples as u32,
+            pad: 0,
+        };
+        let kernel = self.stream.device.pair_kernels()?.rare_pairs;
+        let blocks = n_rows.div_ceil(THREADS / 32);
+        // SAFETY: the buffers are those of the layout, and the places those of rows in the buffer.
+        unsafe { self.stream.launch(kernel, blocks, THREADS, 0, &job) }
+    }
+
     /// Adds some slices of rows.
     fn add(&mut self, slices: Range<usize>) -> Result<(), GpuError> {
         let device = Arc::clone(&self.stream.device);
@@ -366,6 +414,7 @@ impl Drop for Summing {
             for buffer in [
                 &mut self.tables,
                 &mut self.units,
+                &mut self.rare,
                 one,
                 other,
                 &mut self.unit_sums,
