@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, Int64Type, UInt32Type, UInt64Type};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::EmitTo;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 use super::planes_laws::{Genotypes, genotypes};
 use super::sample_state::Individuals;
@@ -139,18 +140,57 @@ fn merge(name: &str, genotypes: &Genotypes, changes: &[(usize, Change)]) -> bool
     value.is_ok() && column.is_ok()
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
-    #[test]
-    fn changed_states_do_no_harm((genotypes, _) in genotypes(), changes in prop::collection::vec((0usize..4, change()), 1..4)) {
-        for name in NAMES {
+/// Merges random changes of random states.
+fn merge_changes(name: &str) {
+    let changes = prop::collection::vec((0usize..5, change()), 1..4);
+    let config = ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let merged =
+        TestRunner::new(config).run(&(genotypes(), changes), |((genotypes, _), changes)| {
             merge(name, &genotypes, &changes);
-        }
+            Ok(())
+        });
+    if let Err(error) = merged {
+        panic!("{name}: {error}");
     }
 }
 
-/// What the test above changes is what is merged.
+#[test]
+fn changed_sample_counts() {
+    merge_changes("sample_counts");
+}
+
+#[test]
+fn changed_haplotypes() {
+    for name in ["garud_h", "haplotype_diversity", "haplotype_count"] {
+        merge_changes(name);
+    }
+}
+
+#[test]
+fn changed_sample_pairs() {
+    merge_changes("sample_pairs");
+}
+
+#[test]
+fn changed_haplotype_pairs() {
+    merge_changes("haplotype_pairs");
+}
+
+#[test]
+fn changed_grm() {
+    merge_changes("grm");
+}
+
+#[test]
+fn changed_pca() {
+    merge_changes("pca");
+}
+
+/// What the tests above change is what is merged.
 #[test]
 fn states_without_a_change_are_merged() {
     let individuals = Individuals {

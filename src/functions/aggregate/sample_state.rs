@@ -383,7 +383,7 @@ impl Individuals {
             counters.take(|bit, times| {
                 let (sample, field) = self.place(bit, fields);
                 if let Some(count) = counts.get_mut(sample * FIELDS + field) {
-                    *count += times;
+                    *count = count.wrapping_add(times);
                 }
             });
         }
@@ -399,7 +399,7 @@ impl Individuals {
             counters.for_each(|bit, times| {
                 let (sample, field) = self.place(bit, fields);
                 if let Some(count) = counts.get_mut(sample * FIELDS + field) {
-                    *count += times;
+                    *count = count.wrapping_add(times);
                 }
             });
         }
@@ -423,10 +423,12 @@ impl Individuals {
             ] = fields
                 .and_then(|fields| fields.first_chunk())
                 .unwrap_or(&none);
-            let others = state.rows - het - hom_alt - missing;
+            // States of other processes may have any numbers.
+            let others = state.rows.wrapping_sub(het).wrapping_sub(hom_alt);
+            let others = others.wrapping_sub(missing);
             let (hom_ref, haploid) = match self.ploidy {
                 1 => (0, others),
-                _ => (others - haploid, haploid),
+                _ => (others.wrapping_sub(haploid), haploid),
             };
             let correction = state.corrections.get(sample).copied().unwrap_or(0);
             let mut expected = state.expected;
