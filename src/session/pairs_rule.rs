@@ -1,4 +1,5 @@
-//! The physical rule that aggregates over pairs without GROUP BY with [`PairsExec`], in place of `AggregateExec`s; and over individuals, directly above a scan of many rows, if there are GPUs that count them.
+//! The physical rule that aggregates over pairs without GROUP BY with [`PairsExec`], in place of `AggregateExec`s; and over individuals, directly
+//! above a scan of many rows, if there are GPUs that count them.
 //!
 //! All calls of an operator are computed by it or none, so none may be ordered or DISTINCT. Where all partitions have one state, the merge of
 //! states goes, too; otherwise an aggregate of one step becomes two, this one and a merge. The rule runs after DataFusion's own.
