@@ -50,9 +50,10 @@ pub(super) async fn values(
             Err(failed) => return Err(DataFusionError::ExecutionJoin(Box::new(failed))),
         }
     }
-    match (rows.pop(), rows.is_empty()) {
-        (Some(row), true) => Ok(row),
-        _ => internal_err!("of the partitions of an aggregate over pairs one is the last to end"),
+    let found = rows.len();
+    match rows.pop() {
+        Some(row) if found == 1 => Ok(row),
+        _ => internal_err!("an aggregate over pairs gave {found} rows, expected 1"),
     }
 }
 

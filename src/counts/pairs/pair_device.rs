@@ -200,7 +200,8 @@ pub(crate) trait UnitCounter: Debug + Send + Sync {
 }
 
 /// What rows of a class, which is the number of copies that have the allele, are multiplied by: w in sums of w x x′ over rows for pairs of
-/// individuals, and in sums of w x for each individual, with x the dosage of an individual. Two sums of each kind. Every w x x′ is at most 2³³ times the number of individuals, and every w x below 2⁵⁴.
+/// individuals, and in sums of w x for each individual, with x the dosage of an individual. Two sums of each kind. Every w x x′ is at most 2³³
+/// times the number of individuals, and every w x below 2⁵⁴.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClassWeights {
     pub(crate) pairs: [u64; 2],
