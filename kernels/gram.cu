@@ -20,11 +20,15 @@ VCZ_DEVICE void vcz_mma_b1(i32 (&counts)[4], const u32 (&a)[4], const u32 (&b)[2
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
     const u32 lane = vcz_lane();
+    // Not unrolled: of 32 calls one after the other, the assembler would take a minute.
+#pragma unroll 1
     for (u32 word = 0; word < 4; ++word) {
+#pragma unroll
         for (u32 half = 0; half < 2; ++half) {
             const u32 from = (lane & ~3u) | word;
             const u32 low = __shfl_sync(VCZ_ALL_LANES, a[2 * half], from);
             const u32 high = __shfl_sync(VCZ_ALL_LANES, a[2 * half + 1], from);
+#pragma unroll
             for (u32 q = 0; q < 2; ++q) {
                 const u32 second = __shfl_sync(VCZ_ALL_LANES, b[half], ((lane & 3) * 2 + q) * 4 + word);
                 counts[q] += __popc(low & second);
