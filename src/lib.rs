@@ -67,6 +67,9 @@
 )]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+#[macro_use]
+mod boxed;
+
 pub mod allocations;
 #[cfg(feature = "cli")]
 pub mod cli;

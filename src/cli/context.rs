@@ -5,7 +5,6 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::{Result, config_err};
 use datafusion::dataframe::DataFrame;
@@ -15,6 +14,7 @@ use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::prelude::SessionContext;
 use datafusion_cli::cli_context::CliSessionContext;
 use datafusion_cli::object_storage::{AwsOptions, GcpOptions};
+use futures::future::BoxFuture;
 use object_store::ObjectStore;
 use parking_lot::Mutex;
 use url::Url;
@@ -39,7 +39,39 @@ impl CliSession {
     }
 }
 
-#[async_trait]
+impl CliSession {
+    /// Runs a statement.
+    fn executed(&self, plan: LogicalPlan) -> BoxFuture<'_, Result<DataFrame>> {
+        Box::pin(async move {
+            let made = std::mem::take(&mut *self.made.lock());
+            let makes_its_own = match &plan {
+                LogicalPlan::Ddl(DdlStatement::CreateExternalTable(table)) => {
+                    let is_ours = table.file_type.eq_ignore_ascii_case(FILE_TYPE);
+                    if !is_ours {
+                        check_known(&table.options)?;
+                    }
+                    is_ours
+                        && table
+                            .options
+                            .keys()
+                            .any(|key| RemoteOptions::has_prefix(key))
+                }
+                LogicalPlan::Copy(copy) => {
+                    check_known(&copy.options)?;
+                    false
+                }
+                _ => false,
+            };
+            if !makes_its_own {
+                for (url, store) in made {
+                    self.ctx.register_object_store(&url, store);
+                }
+            }
+            self.ctx.execute_logical_plan(plan).await
+        })
+    }
+}
+
 impl CliSessionContext for CliSession {
     /// Called before a statement is planned, never while it is.
     fn task_ctx(&self) -> Arc<TaskContext> {
@@ -71,32 +103,8 @@ impl CliSessionContext for CliSession {
         ctx.register_table_options_extension(Ignored::<'r'>);
     }
 
-    async fn execute_logical_plan(&self, plan: LogicalPlan) -> Result<DataFrame> {
-        let made = std::mem::take(&mut *self.made.lock());
-        let makes_its_own = match &plan {
-            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(table)) => {
-                let is_ours = table.file_type.eq_ignore_ascii_case(FILE_TYPE);
-                if !is_ours {
-                    check_known(&table.options)?;
-                }
-                is_ours
-                    && table
-                        .options
-                        .keys()
-                        .any(|key| RemoteOptions::has_prefix(key))
-            }
-            LogicalPlan::Copy(copy) => {
-                check_known(&copy.options)?;
-                false
-            }
-            _ => false,
-        };
-        if !makes_its_own {
-            for (url, store) in made {
-                self.ctx.register_object_store(&url, store);
-            }
-        }
-        self.ctx.execute_logical_plan(plan).await
+    boxed_methods! {
+        fn execute_logical_plan<'a>(&'a self, plan: LogicalPlan) -> Result<DataFrame> = Self::executed;
     }
 }
 

@@ -16,6 +16,7 @@ use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use datafusion_distributed::{DistributedExt, SessionStateBuilderExt};
+use futures::future::BoxFuture;
 
 use super::cut::{check_stages, cut};
 use super::decision::{Decision, Goal};
@@ -92,22 +93,34 @@ pub struct ClusterPlanner {
     workers: Arc<Workers>,
 }
 
-#[async_trait]
-impl QueryPlanner for ClusterPlanner {
-    async fn create_physical_plan(
-        &self,
-        logical: &LogicalPlan,
-        session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        if let LogicalPlan::Explain(explain) = logical {
-            let shown = self.own(logical, session).await?;
-            if VczSettings::of(session.config_options()).distribute == Distribute::Never {
-                return Ok(shown);
+impl ClusterPlanner {
+    /// The physical plan.
+    fn physical<'a>(
+        &'a self,
+        logical: &'a LogicalPlan,
+        session: &'a dyn Session,
+    ) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            if let LogicalPlan::Explain(explain) = logical {
+                let shown = self.own(logical, session).await?;
+                if VczSettings::of(session.config_options()).distribute == Distribute::Never {
+                    return Ok(shown);
+                }
+                let (plan, decision) = self.planned(&explain.plan, session).await?;
+                return Ok(explained(shown, &plan, &decision));
             }
-            let (plan, decision) = self.planned(&explain.plan, session).await?;
-            return Ok(explained(shown, &plan, &decision));
-        }
-        self.planned(logical, session).await.map(|(plan, _)| plan)
+            self.planned(logical, session).await.map(|(plan, _)| plan)
+        })
+    }
+}
+
+impl QueryPlanner for ClusterPlanner {
+    boxed_methods! {
+        fn create_physical_plan<'a, 'l, 's>(
+            &'a self,
+            logical: &'l LogicalPlan,
+            session: &'s dyn Session,
+        ) -> Result<Arc<dyn ExecutionPlan>> = Self::physical;
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::execution::context::SessionState;
@@ -14,6 +13,7 @@ use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, Expr, LogicalPla
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 
 use super::engine::QueryEngine;
 
@@ -24,7 +24,19 @@ struct Kept {
     _memory: MemoryReservation,
 }
 
-#[async_trait]
+impl Kept {
+    /// The plan of a scan.
+    fn scanned<'a>(
+        &'a self,
+        state: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        filters: &'a [Expr],
+        limit: Option<usize>,
+    ) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move { self.table.scan(state, projection, filters, limit).await })
+    }
+}
+
 impl TableProvider for Kept {
     fn schema(&self) -> SchemaRef {
         self.table.schema()
@@ -34,14 +46,14 @@ impl TableProvider for Kept {
         TableType::Base
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.table.scan(state, projection, filters, limit).await
+    boxed_methods! {
+        fn scan<'a, 's, 'p, 'f>(
+            &'a self,
+            state: &'s dyn Session,
+            projection: Option<&'p Vec<usize>>,
+            filters: &'f [Expr],
+            limit: Option<usize>,
+        ) -> Result<Arc<dyn ExecutionPlan>> = Self::scanned;
     }
 }
 

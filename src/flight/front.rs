@@ -15,16 +15,7 @@ use super::service::Service;
 #[derive(Clone)]
 pub struct Front(pub Service);
 
-#[tonic::async_trait]
-impl FlightService for Front {
-    type HandshakeStream = <Service as FlightService>::HandshakeStream;
-    type ListFlightsStream = <Service as FlightService>::ListFlightsStream;
-    type DoGetStream = <Service as FlightService>::DoGetStream;
-    type DoPutStream = <Service as FlightService>::DoPutStream;
-    type DoActionStream = <Service as FlightService>::DoActionStream;
-    type ListActionsStream = <Service as FlightService>::ListActionsStream;
-    type DoExchangeStream = <Service as FlightService>::DoExchangeStream;
-
+impl Front {
     async fn get_schema(
         &self,
         request: Request<FlightDescriptor>,
@@ -35,67 +26,32 @@ impl FlightService for Front {
             SchemaResult::try_from(SchemaAsIpc::new(&schema, &options)).map_err(arrow_status)?;
         Ok(Response::new(result))
     }
+}
 
-    async fn handshake(
-        &self,
-        request: Request<Streaming<HandshakeRequest>>,
-    ) -> Result<Response<Self::HandshakeStream>, Status> {
-        self.0.handshake(request).await
+impl FlightService for Front {
+    type HandshakeStream = <Service as FlightService>::HandshakeStream;
+    type ListFlightsStream = <Service as FlightService>::ListFlightsStream;
+    type DoGetStream = <Service as FlightService>::DoGetStream;
+    type DoPutStream = <Service as FlightService>::DoPutStream;
+    type DoActionStream = <Service as FlightService>::DoActionStream;
+    type ListActionsStream = <Service as FlightService>::ListActionsStream;
+    type DoExchangeStream = <Service as FlightService>::DoExchangeStream;
+
+    boxed_methods! {
+        of Front;
+        fn get_schema(request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status>;
     }
 
-    async fn list_flights(
-        &self,
-        request: Request<Criteria>,
-    ) -> Result<Response<Self::ListFlightsStream>, Status> {
-        self.0.list_flights(request).await
-    }
-
-    async fn get_flight_info(
-        &self,
-        request: Request<FlightDescriptor>,
-    ) -> Result<Response<FlightInfo>, Status> {
-        self.0.get_flight_info(request).await
-    }
-
-    async fn poll_flight_info(
-        &self,
-        request: Request<FlightDescriptor>,
-    ) -> Result<Response<PollInfo>, Status> {
-        self.0.poll_flight_info(request).await
-    }
-
-    async fn do_get(
-        &self,
-        request: Request<Ticket>,
-    ) -> Result<Response<Self::DoGetStream>, Status> {
-        self.0.do_get(request).await
-    }
-
-    async fn do_put(
-        &self,
-        request: Request<Streaming<FlightData>>,
-    ) -> Result<Response<Self::DoPutStream>, Status> {
-        self.0.do_put(request).await
-    }
-
-    async fn do_action(
-        &self,
-        request: Request<Action>,
-    ) -> Result<Response<Self::DoActionStream>, Status> {
-        self.0.do_action(request).await
-    }
-
-    async fn list_actions(
-        &self,
-        request: Request<Empty>,
-    ) -> Result<Response<Self::ListActionsStream>, Status> {
-        self.0.list_actions(request).await
-    }
-
-    async fn do_exchange(
-        &self,
-        request: Request<Streaming<FlightData>>,
-    ) -> Result<Response<Self::DoExchangeStream>, Status> {
-        self.0.do_exchange(request).await
+    boxed_methods! {
+        of Service, |front| &front.0;
+        fn handshake(request: Request<Streaming<HandshakeRequest>>) -> Result<Response<<Service as FlightService>::HandshakeStream>, Status>;
+        fn list_flights(request: Request<Criteria>) -> Result<Response<<Service as FlightService>::ListFlightsStream>, Status>;
+        fn get_flight_info(request: Request<FlightDescriptor>) -> Result<Response<FlightInfo>, Status>;
+        fn poll_flight_info(request: Request<FlightDescriptor>) -> Result<Response<PollInfo>, Status>;
+        fn do_get(request: Request<Ticket>) -> Result<Response<<Service as FlightService>::DoGetStream>, Status>;
+        fn do_put(request: Request<Streaming<FlightData>>) -> Result<Response<<Service as FlightService>::DoPutStream>, Status>;
+        fn do_action(request: Request<Action>) -> Result<Response<<Service as FlightService>::DoActionStream>, Status>;
+        fn list_actions(request: Request<Empty>) -> Result<Response<<Service as FlightService>::ListActionsStream>, Status>;
+        fn do_exchange(request: Request<Streaming<FlightData>>) -> Result<Response<<Service as FlightService>::DoExchangeStream>, Status>;
     }
 }

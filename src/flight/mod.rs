@@ -6,7 +6,7 @@
 //! * `server`: TLS, the listener, shutdown. `connections`: limits on their number and time. `graceful_close`: closing them without losing data.
 //! * `authentication`: authentication of every request but the login, with `auth` (the file of users), `login` (passwords, throttled), `tokens` and
 //!   `sessions` (settings that persist).
-//! * `front`, `service`: the protocol. `reply`: its messages. `statements`: planning and execution of a statement. `metadata` and `info`
+//! * `front`, `commands`, `service`: the protocol. `reply`: its messages. `statements`: planning and execution of a statement. `metadata` and `info`
 //!   answer requests that need no query.
 //! * `logical`: SQL to a logical plan, with limits on length and depth (`complexity`), time (`parser`) and size (`expansion`,
 //!   `plan_size`). `policy`: the plans that are run; all others are rejected. `settings`: the settings that clients may change.
@@ -26,6 +26,7 @@ mod admission;
 mod auth;
 mod authentication;
 mod checked;
+mod commands;
 mod complexity;
 mod config;
 mod connections;

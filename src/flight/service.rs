@@ -1,6 +1,5 @@
-//! The protocol: dispatches Flight SQL's commands and actions. Requests have passed the [`authentication`](super::authentication), so each has its
-//! client attached. Everything else (Substrait plans, ingestion, transactions, savepoints) is rejected as UNIMPLEMENTED by the trait's
-//! default methods, without reading the request.
+//! The protocol: what Flight SQL's commands and actions do. Requests have passed the [`authentication`](super::authentication), so each has its
+//! client attached. [`commands`](super::commands) has the trait's implementation.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::metadata::SqlInfoData;
-use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
+use arrow_flight::sql::server::PeekableFlightDataStream;
 use arrow_flight::sql::{
     ActionCancelQueryRequest, ActionCancelQueryResult, ActionClosePreparedStatementRequest,
     ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, CommandGetCatalogs,
@@ -18,7 +17,7 @@ use arrow_flight::sql::{
     CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables,
     CommandGetXdbcTypeInfo, CommandPreparedStatementQuery, CommandPreparedStatementUpdate,
     CommandStatementQuery, CommandStatementUpdate, DoPutPreparedStatementResult, ProstMessageExt,
-    SqlInfo, TicketStatementQuery,
+    TicketStatementQuery,
 };
 use arrow_flight::{
     Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus,
@@ -79,14 +78,13 @@ async fn bind(prepared: &Prepared, rows: PeekableFlightDataStream) -> Result<(),
     prepared.bind(&batches).map_err(|error| status(&error))
 }
 
-type HandshakeReply = Pin<Box<dyn Stream<Item = Result<HandshakeResponse, Status>> + Send>>;
-type ActionReply = <Service as FlightService>::DoActionStream;
+pub(super) type HandshakeReply =
+    Pin<Box<dyn Stream<Item = Result<HandshakeResponse, Status>> + Send>>;
+pub(super) type ActionReply = <Service as FlightService>::DoActionStream;
 
-#[tonic::async_trait]
-impl FlightSqlService for Service {
-    type FlightService = Service;
-
-    async fn do_handshake(
+/// What the commands and actions do, under the names of the methods of Flight SQL's trait.
+impl Service {
+    pub(super) async fn do_handshake(
         &self,
         request: Request<Streaming<HandshakeRequest>>,
     ) -> Result<Response<HandshakeReply>, Status> {
@@ -130,7 +128,7 @@ impl FlightSqlService for Service {
         Ok(response)
     }
 
-    async fn get_flight_info_statement(
+    pub(super) async fn get_flight_info_statement(
         &self,
         query: CommandStatementQuery,
         request: Request<FlightDescriptor>,
@@ -140,7 +138,7 @@ impl FlightSqlService for Service {
             .await
     }
 
-    async fn get_flight_info_prepared_statement(
+    pub(super) async fn get_flight_info_prepared_statement(
         &self,
         query: CommandPreparedStatementQuery,
         request: Request<FlightDescriptor>,
@@ -155,7 +153,7 @@ impl FlightSqlService for Service {
             .await
     }
 
-    async fn do_get_statement(
+    pub(super) async fn do_get_statement(
         &self,
         ticket: TicketStatementQuery,
         request: Request<Ticket>,
@@ -164,7 +162,7 @@ impl FlightSqlService for Service {
         self.fetch(&client, &ticket.statement_handle).await
     }
 
-    async fn do_put_statement_update(
+    pub(super) async fn do_put_statement_update(
         &self,
         command: CommandStatementUpdate,
         request: Request<PeekableFlightDataStream>,
@@ -174,7 +172,7 @@ impl FlightSqlService for Service {
             .await
     }
 
-    async fn do_action_create_prepared_statement(
+    pub(super) async fn do_action_create_prepared_statement(
         &self,
         command: ActionCreatePreparedStatementRequest,
         request: Request<Action>,
@@ -193,7 +191,7 @@ impl FlightSqlService for Service {
         })
     }
 
-    async fn do_action_close_prepared_statement(
+    pub(super) async fn do_action_close_prepared_statement(
         &self,
         command: ActionClosePreparedStatementRequest,
         request: Request<Action>,
@@ -205,7 +203,7 @@ impl FlightSqlService for Service {
             .map(drop)
     }
 
-    async fn do_put_prepared_statement_query(
+    pub(super) async fn do_put_prepared_statement_query(
         &self,
         command: CommandPreparedStatementQuery,
         request: Request<PeekableFlightDataStream>,
@@ -219,7 +217,7 @@ impl FlightSqlService for Service {
         })
     }
 
-    async fn do_put_prepared_statement_update(
+    pub(super) async fn do_put_prepared_statement_update(
         &self,
         command: CommandPreparedStatementUpdate,
         request: Request<PeekableFlightDataStream>,
@@ -236,7 +234,7 @@ impl FlightSqlService for Service {
             .await
     }
 
-    async fn do_action_cancel_query(
+    pub(super) async fn do_action_cancel_query(
         &self,
         command: ActionCancelQueryRequest,
         request: Request<Action>,
@@ -246,7 +244,7 @@ impl FlightSqlService for Service {
         Ok(ActionCancelQueryResult { result: CANCELLED })
     }
 
-    async fn do_action_fallback(
+    pub(super) async fn do_action_fallback(
         &self,
         request: Request<Action>,
     ) -> Result<Response<ActionReply>, Status> {
@@ -264,14 +262,14 @@ impl FlightSqlService for Service {
         Ok(Response::new(stream::iter([Ok(reply)]).boxed()))
     }
 
-    async fn list_custom_actions(&self) -> Option<Vec<Result<ActionType, Status>>> {
+    pub(super) async fn list_custom_actions(&self) -> Option<Vec<Result<ActionType, Status>>> {
         Some(vec![Ok(ActionType {
             r#type: CANCEL_FLIGHT_INFO.to_string(),
             description: "Cancels a query".to_string(),
         })])
     }
 
-    async fn get_flight_info_catalogs(
+    pub(super) async fn get_flight_info_catalogs(
         &self,
         command: CommandGetCatalogs,
         request: Request<FlightDescriptor>,
@@ -280,7 +278,7 @@ impl FlightSqlService for Service {
         fetch_with(command.as_any(), &schema, request.into_inner())
     }
 
-    async fn do_get_catalogs(
+    pub(super) async fn do_get_catalogs(
         &self,
         command: CommandGetCatalogs,
         _request: Request<Ticket>,
@@ -291,7 +289,7 @@ impl FlightSqlService for Service {
         )?)
     }
 
-    async fn get_flight_info_schemas(
+    pub(super) async fn get_flight_info_schemas(
         &self,
         command: CommandGetDbSchemas,
         request: Request<FlightDescriptor>,
@@ -300,7 +298,7 @@ impl FlightSqlService for Service {
         fetch_with(command.as_any(), &schema, request.into_inner())
     }
 
-    async fn do_get_schemas(
+    pub(super) async fn do_get_schemas(
         &self,
         command: CommandGetDbSchemas,
         _request: Request<Ticket>,
@@ -311,7 +309,7 @@ impl FlightSqlService for Service {
         )?)
     }
 
-    async fn get_flight_info_tables(
+    pub(super) async fn get_flight_info_tables(
         &self,
         command: CommandGetTables,
         request: Request<FlightDescriptor>,
@@ -320,7 +318,7 @@ impl FlightSqlService for Service {
         fetch_with(command.as_any(), &schema, request.into_inner())
     }
 
-    async fn do_get_tables(
+    pub(super) async fn do_get_tables(
         &self,
         command: CommandGetTables,
         _request: Request<Ticket>,
@@ -329,7 +327,7 @@ impl FlightSqlService for Service {
         send(metadata::tables(command, catalogs.as_ref()).await?)
     }
 
-    async fn get_flight_info_table_types(
+    pub(super) async fn get_flight_info_table_types(
         &self,
         command: CommandGetTableTypes,
         request: Request<FlightDescriptor>,
@@ -338,7 +336,7 @@ impl FlightSqlService for Service {
         fetch_with(command.as_any(), &schema, request.into_inner())
     }
 
-    async fn do_get_table_types(
+    pub(super) async fn do_get_table_types(
         &self,
         command: CommandGetTableTypes,
         _request: Request<Ticket>,
@@ -346,7 +344,7 @@ impl FlightSqlService for Service {
         send(metadata::table_types(command)?)
     }
 
-    async fn get_flight_info_sql_info(
+    pub(super) async fn get_flight_info_sql_info(
         &self,
         command: CommandGetSqlInfo,
         request: Request<FlightDescriptor>,
@@ -358,7 +356,7 @@ impl FlightSqlService for Service {
         )
     }
 
-    async fn do_get_sql_info(
+    pub(super) async fn do_get_sql_info(
         &self,
         command: CommandGetSqlInfo,
         _request: Request<Ticket>,
@@ -370,7 +368,7 @@ impl FlightSqlService for Service {
         )
     }
 
-    async fn get_flight_info_xdbc_type_info(
+    pub(super) async fn get_flight_info_xdbc_type_info(
         &self,
         command: CommandGetXdbcTypeInfo,
         request: Request<FlightDescriptor>,
@@ -379,7 +377,7 @@ impl FlightSqlService for Service {
         fetch_with(command.as_any(), &schema, request.into_inner())
     }
 
-    async fn do_get_xdbc_type_info(
+    pub(super) async fn do_get_xdbc_type_info(
         &self,
         command: CommandGetXdbcTypeInfo,
         _request: Request<Ticket>,
@@ -392,7 +390,7 @@ impl FlightSqlService for Service {
         )
     }
 
-    async fn get_flight_info_primary_keys(
+    pub(super) async fn get_flight_info_primary_keys(
         &self,
         command: CommandGetPrimaryKeys,
         request: Request<FlightDescriptor>,
@@ -401,7 +399,7 @@ impl FlightSqlService for Service {
         fetch_with(command.as_any(), &schema, request.into_inner())
     }
 
-    async fn do_get_primary_keys(
+    pub(super) async fn do_get_primary_keys(
         &self,
         _command: CommandGetPrimaryKeys,
         _request: Request<Ticket>,
@@ -409,7 +407,7 @@ impl FlightSqlService for Service {
         send(metadata::primary_keys())
     }
 
-    async fn get_flight_info_exported_keys(
+    pub(super) async fn get_flight_info_exported_keys(
         &self,
         command: CommandGetExportedKeys,
         request: Request<FlightDescriptor>,
@@ -418,7 +416,7 @@ impl FlightSqlService for Service {
         fetch_with(command.as_any(), &schema, request.into_inner())
     }
 
-    async fn do_get_exported_keys(
+    pub(super) async fn do_get_exported_keys(
         &self,
         _command: CommandGetExportedKeys,
         _request: Request<Ticket>,
@@ -426,7 +424,7 @@ impl FlightSqlService for Service {
         send(metadata::foreign_keys())
     }
 
-    async fn get_flight_info_imported_keys(
+    pub(super) async fn get_flight_info_imported_keys(
         &self,
         command: CommandGetImportedKeys,
         request: Request<FlightDescriptor>,
@@ -435,7 +433,7 @@ impl FlightSqlService for Service {
         fetch_with(command.as_any(), &schema, request.into_inner())
     }
 
-    async fn do_get_imported_keys(
+    pub(super) async fn do_get_imported_keys(
         &self,
         _command: CommandGetImportedKeys,
         _request: Request<Ticket>,
@@ -443,7 +441,7 @@ impl FlightSqlService for Service {
         send(metadata::foreign_keys())
     }
 
-    async fn get_flight_info_cross_reference(
+    pub(super) async fn get_flight_info_cross_reference(
         &self,
         command: CommandGetCrossReference,
         request: Request<FlightDescriptor>,
@@ -452,15 +450,11 @@ impl FlightSqlService for Service {
         fetch_with(command.as_any(), &schema, request.into_inner())
     }
 
-    async fn do_get_cross_reference(
+    pub(super) async fn do_get_cross_reference(
         &self,
         _command: CommandGetCrossReference,
         _request: Request<Ticket>,
     ) -> Result<Response<Reply>, Status> {
         send(metadata::foreign_keys())
-    }
-
-    async fn register_sql_info(&self, _id: i32, _result: &SqlInfo) {
-        // The SqlInfo is built when the server starts, see `info`.
     }
 }

@@ -14,6 +14,7 @@ use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::utils::{collect_columns, conjunction};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::BoxFuture;
 
 use super::calls::context::GenotypeContext;
 use super::dataset::Dataset;
@@ -257,6 +258,102 @@ fn is_subquery(expr: &Expr) -> bool {
     )
 }
 
+impl VczTable {
+    /// The plan of a scan.
+    fn scanned<'a>(
+        &'a self,
+        state: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        filters: &'a [Expr],
+        limit: Option<usize>,
+    ) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            let options = state.config_options();
+            let settings = VczSettings::of(options);
+            let stores = &self.scan.stores;
+            let asked = filters;
+            let schema = DFSchema::try_from(Arc::clone(&self.scan.schema))?;
+            let filters = filters
+                .iter()
+                .map(|filter| state.create_physical_expr(filter.clone(), &schema))
+                .collect::<Result<Vec<_>>>()?;
+            let everything: Vec<usize> = (0..self.scan.schema.fields().len()).collect();
+            let columns = projection.unwrap_or(&everything);
+            // Positions are read while planning only if a filter could be pruned with them, and only once per table.
+            let prunable = filters.iter().flat_map(collect_columns).any(|column| {
+                matches!(
+                    stores.columns()[column.index()].kind,
+                    ColumnKind::Contig | ColumnKind::Position
+                )
+            });
+            let zones = if prunable {
+                stores.zones().await?
+            } else {
+                stores.known_zones()
+            };
+            let with_variants = zones.map(|zones| self.contigs_of(zones));
+            let contigs = TableContigs {
+                store: stores.location(),
+                all: stores.contigs(),
+                with_variants: with_variants.as_deref(),
+            };
+            for notice in contigs_without_rows(asked, contigs)? {
+                settings.notices.add(notice);
+            }
+            let kept = match zones {
+                Some(zones) if !filters.is_empty() => {
+                    let keep = zones.prune(
+                        &conjunction(filters.clone()),
+                        &self.scan.schema,
+                        stores.contigs(),
+                    )?;
+                    merge(
+                        zones
+                            .zones
+                            .iter()
+                            .zip(keep)
+                            .filter(|(_, keep)| *keep)
+                            .map(|(zone, _)| zone.rows.clone()),
+                    )
+                }
+                _ => merge(std::iter::once(0..stores.n_variants())),
+            };
+            let goal = PartitionGoal {
+                partitions: state.config().target_partitions(),
+                min_bytes: options.optimizer.repartition_file_min_size,
+            };
+            let source = VczSource::try_new(
+                Arc::clone(&self.scan),
+                zones.cloned(),
+                columns,
+                filters,
+                kept,
+                limit,
+                settings,
+                goal,
+            )?;
+            Ok(DataSourceExec::from_data_source(source) as Arc<dyn ExecutionPlan>)
+        })
+    }
+
+    fn no_delete<'a>(
+        &'a self,
+        _state: &'a dyn Session,
+        _filters: Vec<Expr>,
+    ) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+        Box::pin(std::future::ready(read_only("DELETE")))
+    }
+
+    fn no_update<'a>(
+        &'a self,
+        _state: &'a dyn Session,
+        _assignments: Vec<(String, Expr)>,
+        _filters: Vec<Expr>,
+    ) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+        Box::pin(std::future::ready(read_only("UPDATE")))
+    }
+}
+
 #[async_trait]
 impl TableProvider for VczTable {
     fn schema(&self) -> SchemaRef {
@@ -281,78 +378,27 @@ impl TableProvider for VczTable {
         Ok(filters.iter().map(answer).collect())
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let options = state.config_options();
-        let settings = VczSettings::of(options);
-        let stores = &self.scan.stores;
-        let asked = filters;
-        let schema = DFSchema::try_from(Arc::clone(&self.scan.schema))?;
-        let filters = filters
-            .iter()
-            .map(|filter| state.create_physical_expr(filter.clone(), &schema))
-            .collect::<Result<Vec<_>>>()?;
-        let everything: Vec<usize> = (0..self.scan.schema.fields().len()).collect();
-        let columns = projection.unwrap_or(&everything);
-        // Positions are read while planning only if a filter could be pruned with them, and only once per table.
-        let prunable = filters.iter().flat_map(collect_columns).any(|column| {
-            matches!(
-                stores.columns()[column.index()].kind,
-                ColumnKind::Contig | ColumnKind::Position
-            )
-        });
-        let zones = if prunable {
-            stores.zones().await?
-        } else {
-            stores.known_zones()
-        };
-        let with_variants = zones.map(|zones| self.contigs_of(zones));
-        let contigs = TableContigs {
-            store: stores.location(),
-            all: stores.contigs(),
-            with_variants: with_variants.as_deref(),
-        };
-        for notice in contigs_without_rows(asked, contigs)? {
-            settings.notices.add(notice);
-        }
-        let kept = match zones {
-            Some(zones) if !filters.is_empty() => {
-                let keep = zones.prune(
-                    &conjunction(filters.clone()),
-                    &self.scan.schema,
-                    stores.contigs(),
-                )?;
-                merge(
-                    zones
-                        .zones
-                        .iter()
-                        .zip(keep)
-                        .filter(|(_, keep)| *keep)
-                        .map(|(zone, _)| zone.rows.clone()),
-                )
-            }
-            _ => merge(std::iter::once(0..stores.n_variants())),
-        };
-        let goal = PartitionGoal {
-            partitions: state.config().target_partitions(),
-            min_bytes: options.optimizer.repartition_file_min_size,
-        };
-        let source = VczSource::try_new(
-            Arc::clone(&self.scan),
-            zones.cloned(),
-            columns,
-            filters,
-            kept,
-            limit,
-            settings,
-            goal,
-        )?;
-        Ok(DataSourceExec::from_data_source(source))
+    boxed_methods! {
+        fn scan<'a, 's, 'p, 'f>(
+            &'a self,
+            state: &'s dyn Session,
+            projection: Option<&'p Vec<usize>>,
+            filters: &'f [Expr],
+            limit: Option<usize>,
+        ) -> Result<Arc<dyn ExecutionPlan>> = Self::scanned;
+
+        fn delete_from<'a, 's>(
+            &'a self,
+            state: &'s dyn Session,
+            filters: Vec<Expr>,
+        ) -> Result<Arc<dyn ExecutionPlan>> = Self::no_delete;
+
+        fn update<'a, 's>(
+            &'a self,
+            state: &'s dyn Session,
+            assignments: Vec<(String, Expr)>,
+            filters: Vec<Expr>,
+        ) -> Result<Arc<dyn ExecutionPlan>> = Self::no_update;
     }
 
     fn statistics(&self) -> Option<Statistics> {
@@ -366,23 +412,6 @@ impl TableProvider for VczTable {
         _insert_op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         read_only("INSERT")
-    }
-
-    async fn delete_from(
-        &self,
-        _state: &dyn Session,
-        _filters: Vec<Expr>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        read_only("DELETE")
-    }
-
-    async fn update(
-        &self,
-        _state: &dyn Session,
-        _assignments: Vec<(String, Expr)>,
-        _filters: Vec<Expr>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        read_only("UPDATE")
     }
 
     async fn truncate(&self, _state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::{DataFusionError, Result, plan_err};
@@ -16,6 +15,7 @@ use datafusion::logical_expr::{CreateExternalTable, Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::streaming::PartitionStream;
+use futures::future::BoxFuture;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::functions::annotations::AnnotationFormat;
@@ -25,29 +25,43 @@ use crate::scan::{VczSettings, contigs_in_common, locate};
 #[derive(Debug)]
 pub struct AnnotationTableFactory(pub AnnotationFormat);
 
-#[async_trait]
+impl AnnotationTableFactory {
+    /// The table of a statement.
+    fn created<'a>(
+        &'a self,
+        state: &'a dyn Session,
+        cmd: &'a CreateExternalTable,
+    ) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            let format = self.0.name();
+            let [location] = cmd.locations.as_slice() else {
+                return plan_err!(
+                    "a {format} table has one LOCATION, found {}",
+                    cmd.locations.len()
+                );
+            };
+            if !cmd.schema.fields().is_empty() {
+                return plan_err!(
+                    "a {format} table has its own columns; leave the column list out"
+                );
+            }
+            if !cmd.table_partition_cols.is_empty() || !cmd.order_exprs.is_empty() {
+                return plan_err!(
+                    "a {format} table has no partitions and no order; leave PARTITIONED BY and WITH ORDER out"
+                );
+            }
+            open(state, location, self.0).await
+        })
+    }
+}
+
 impl TableProviderFactory for AnnotationTableFactory {
-    async fn create(
-        &self,
-        state: &dyn Session,
-        cmd: &CreateExternalTable,
-    ) -> Result<Arc<dyn TableProvider>> {
-        let format = self.0.name();
-        let [location] = cmd.locations.as_slice() else {
-            return plan_err!(
-                "a {format} table has one LOCATION, found {}",
-                cmd.locations.len()
-            );
-        };
-        if !cmd.schema.fields().is_empty() {
-            return plan_err!("a {format} table has its own columns; leave the column list out");
-        }
-        if !cmd.table_partition_cols.is_empty() || !cmd.order_exprs.is_empty() {
-            return plan_err!(
-                "a {format} table has no partitions and no order; leave PARTITIONED BY and WITH ORDER out"
-            );
-        }
-        open(state, location, self.0).await
+    boxed_methods! {
+        fn create<'a, 's, 'c>(
+            &'a self,
+            state: &'s dyn Session,
+            cmd: &'c CreateExternalTable,
+        ) -> Result<Arc<dyn TableProvider>> = Self::created;
     }
 }
 
@@ -106,9 +120,23 @@ impl AnnotationTable {
         file.joined.push(contigs);
         Self(file)
     }
+
+    /// The plan of a scan.
+    fn scanned<'a>(
+        &'a self,
+        state: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        filters: &'a [Expr],
+        limit: Option<usize>,
+    ) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            let file: Arc<dyn PartitionStream> = Arc::new(self.0.clone());
+            let table = StreamingTable::try_new(self.schema(), vec![file])?;
+            table.scan(state, projection, filters, limit).await
+        })
+    }
 }
 
-#[async_trait]
 impl TableProvider for AnnotationTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.0.schema)
@@ -118,16 +146,14 @@ impl TableProvider for AnnotationTable {
         TableType::Base
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let file: Arc<dyn PartitionStream> = Arc::new(self.0.clone());
-        let table = StreamingTable::try_new(self.schema(), vec![file])?;
-        table.scan(state, projection, filters, limit).await
+    boxed_methods! {
+        fn scan<'a, 's, 'p, 'f>(
+            &'a self,
+            state: &'s dyn Session,
+            projection: Option<&'p Vec<usize>>,
+            filters: &'f [Expr],
+            limit: Option<usize>,
+        ) -> Result<Arc<dyn ExecutionPlan>> = Self::scanned;
     }
 }
 

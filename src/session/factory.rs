@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::CreateExternalTable;
+use futures::future::BoxFuture;
 
 use crate::scan::{TableOptions, open_stores};
 
@@ -19,28 +19,40 @@ use crate::scan::{TableOptions, open_stores};
 #[derive(Debug, Default)]
 pub struct VczTableFactory;
 
-#[async_trait]
+impl VczTableFactory {
+    /// The table of a statement.
+    fn created<'a>(
+        &'a self,
+        state: &'a dyn Session,
+        cmd: &'a CreateExternalTable,
+    ) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            if !cmd.schema.fields().is_empty() {
+                return plan_err!(
+                    "a VCZ table takes its columns from the store; leave the column list out"
+                );
+            }
+            if !cmd.table_partition_cols.is_empty() {
+                return plan_err!(
+                    "a VCZ table cannot be PARTITIONED BY; predicates on contig and position prune its chunks"
+                );
+            }
+            if !cmd.order_exprs.is_empty() {
+                return plan_err!("a VCZ table declares its own order; leave WITH ORDER out");
+            }
+            let options = TableOptions::try_from_map(&cmd.options)?;
+            let table = open_stores(state, &cmd.locations, &options).await?;
+            Ok(Arc::new(table) as Arc<dyn TableProvider>)
+        })
+    }
+}
+
 impl TableProviderFactory for VczTableFactory {
-    async fn create(
-        &self,
-        state: &dyn Session,
-        cmd: &CreateExternalTable,
-    ) -> Result<Arc<dyn TableProvider>> {
-        if !cmd.schema.fields().is_empty() {
-            return plan_err!(
-                "a VCZ table takes its columns from the store; leave the column list out"
-            );
-        }
-        if !cmd.table_partition_cols.is_empty() {
-            return plan_err!(
-                "a VCZ table cannot be PARTITIONED BY; predicates on contig and position prune its chunks"
-            );
-        }
-        if !cmd.order_exprs.is_empty() {
-            return plan_err!("a VCZ table declares its own order; leave WITH ORDER out");
-        }
-        let options = TableOptions::try_from_map(&cmd.options)?;
-        let table = open_stores(state, &cmd.locations, &options).await?;
-        Ok(Arc::new(table))
+    boxed_methods! {
+        fn create<'a, 's, 'c>(
+            &'a self,
+            state: &'s dyn Session,
+            cmd: &'c CreateExternalTable,
+        ) -> Result<Arc<dyn TableProvider>> = Self::created;
     }
 }

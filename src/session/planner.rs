@@ -5,7 +5,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, plan_err};
@@ -17,6 +16,7 @@ use datafusion::logical_expr::{Explain, Expr, LogicalPlan, Subquery};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use futures::StreamExt;
+use futures::future::BoxFuture;
 
 use super::copy_secrets::without_secrets;
 use super::copy_target;
@@ -41,35 +41,47 @@ impl VczQueryPlanner {
     }
 }
 
-#[async_trait]
+impl VczQueryPlanner {
+    /// The physical plan.
+    fn physical<'a>(
+        &'a self,
+        logical_plan: &'a LogicalPlan,
+        session: &'a dyn Session,
+    ) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            let read = with_arguments_read(logical_plan, session).await?;
+            let plan = read.as_ref().unwrap_or(logical_plan);
+            let hidden = without_secrets(plan)?;
+            let plan = hidden.as_ref().unwrap_or(plan);
+            check_inserts(plan)?;
+            copy_target::check(plan).await?;
+            let notices = VczSettings::of(session.config_options()).notices;
+            let told = note_joins(plan, &notices)?;
+            let plan = told.as_ref().unwrap_or(plan);
+            let bounded = repartition_rule::with_rule(session);
+            let session = bounded
+                .as_ref()
+                .map_or(session, |state| state as &dyn Session);
+            let planned = match &self.inner {
+                Some(inner) => inner.create_physical_plan(plan, session).await,
+                None => {
+                    DefaultPhysicalPlanner::default()
+                        .create_physical_plan(plan, session)
+                        .await
+                }
+            };
+            interruptible(planned?, &session.runtime_env().memory_pool)
+        })
+    }
+}
+
 impl QueryPlanner for VczQueryPlanner {
-    async fn create_physical_plan(
-        &self,
-        logical_plan: &LogicalPlan,
-        session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let read = with_arguments_read(logical_plan, session).await?;
-        let plan = read.as_ref().unwrap_or(logical_plan);
-        let hidden = without_secrets(plan)?;
-        let plan = hidden.as_ref().unwrap_or(plan);
-        check_inserts(plan)?;
-        copy_target::check(plan).await?;
-        let notices = VczSettings::of(session.config_options()).notices;
-        let told = note_joins(plan, &notices)?;
-        let plan = told.as_ref().unwrap_or(plan);
-        let bounded = repartition_rule::with_rule(session);
-        let session = bounded
-            .as_ref()
-            .map_or(session, |state| state as &dyn Session);
-        let planned = match &self.inner {
-            Some(inner) => inner.create_physical_plan(plan, session).await,
-            None => {
-                DefaultPhysicalPlanner::default()
-                    .create_physical_plan(plan, session)
-                    .await
-            }
-        };
-        interruptible(planned?, &session.runtime_env().memory_pool)
+    boxed_methods! {
+        fn create_physical_plan<'a, 'l, 's>(
+            &'a self,
+            logical_plan: &'l LogicalPlan,
+            session: &'s dyn Session,
+        ) -> Result<Arc<dyn ExecutionPlan>> = Self::physical;
     }
 }
 

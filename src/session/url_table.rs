@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::catalog::{DynamicFileCatalog, TableProvider, UrlTableFactory};
 use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::execution::context::{SessionContext, SessionState};
+use futures::future::BoxFuture;
 
 use super::annotations;
 use crate::functions::annotations::AnnotationFormat;
@@ -37,34 +37,42 @@ async fn is_store(location: &str) -> Result<bool> {
     blocking(has_metadata).await
 }
 
-#[async_trait]
+impl VczUrlTableFactory {
+    /// The table at a location, if there is one.
+    fn opened<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>> {
+        Box::pin(async move {
+            let annotated = AnnotationFormat::of_file(url);
+            if annotated.is_none() && !is_store(url).await? {
+                return self.inner.try_new(url).await;
+            }
+            let session = self.inner.session_store().get_session().upgrade();
+            let state = session.and_then(|session| {
+                session
+                    .read()
+                    .as_any()
+                    .downcast_ref::<SessionState>()
+                    .cloned()
+            });
+            let state = state.ok_or_else(|| plan_datafusion_err!("the session was dropped"))?;
+            // A table may have the name of a file that is not there.
+            let path = PathBuf::from(url);
+            let is_missing = move || !path.exists();
+            if annotated.is_some() && !url.contains("://") && blocking(is_missing).await? {
+                return Ok(None);
+            }
+            if let Some(format) = annotated {
+                return annotations::open(&state, url, format).await.map(Some);
+            }
+            Ok(Some(Arc::new(
+                open_table(&state, url, &TableOptions::default()).await?,
+            )))
+        })
+    }
+}
+
 impl UrlTableFactory for VczUrlTableFactory {
-    async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let annotated = AnnotationFormat::of_file(url);
-        if annotated.is_none() && !is_store(url).await? {
-            return self.inner.try_new(url).await;
-        }
-        let session = self.inner.session_store().get_session().upgrade();
-        let state = session.and_then(|session| {
-            session
-                .read()
-                .as_any()
-                .downcast_ref::<SessionState>()
-                .cloned()
-        });
-        let state = state.ok_or_else(|| plan_datafusion_err!("the session was dropped"))?;
-        // A table may have the name of a file that is not there.
-        let path = PathBuf::from(url);
-        let is_missing = move || !path.exists();
-        if annotated.is_some() && !url.contains("://") && blocking(is_missing).await? {
-            return Ok(None);
-        }
-        if let Some(format) = annotated {
-            return annotations::open(&state, url, format).await.map(Some);
-        }
-        Ok(Some(Arc::new(
-            open_table(&state, url, &TableOptions::default()).await?,
-        )))
+    boxed_methods! {
+        fn try_new<'a, 'u>(&'a self, url: &'u str) -> Result<Option<Arc<dyn TableProvider>>> = Self::opened;
     }
 }
 

@@ -444,7 +444,7 @@ async fn another_store_at_the_same_place_is_refused() {
 fn long_store() -> PathBuf {
     static STORE: OnceLock<PathBuf> = OnceLock::new();
     let lengthened =
-        || crate::memory::lengthened(&fixtures().join("sim.vcz.zip"), "cluster_long", 15_000).0;
+        || crate::memory::lengthened(&fixtures().join("sim.vcz.zip"), "cluster_long", 8_000).0;
     STORE.get_or_init(lengthened).clone()
 }
 

@@ -1,11 +1,12 @@
-//! Layers import downwards only: `error < allocations < store < codec < counts < gpu < scan < functions < session < flight < cluster < cli < python`.
+//! Layers import downwards only: `error < boxed < allocations < store < codec < counts < gpu < scan < functions < session < flight < cluster < cli < python`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, lowest first. What a file in one of them names of this crate must be in it or before it.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 14] = [
     "error",
+    "boxed",
     "allocations",
     "store",
     "codec",
