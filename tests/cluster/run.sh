@@ -25,8 +25,10 @@ filters=("$@")
 if [ ${#filters[@]} = 0 ]; then
   filters=(queries:: golden:: sqllogic:: laws:: windows:: partitions:: runs:: missing_data:: individuals:: many_stores:: filter_calls:: interval_join:: catalogue)
 fi
-# Tests that read a plan, need rows in the order of one partition, count what this process does, or have stores that only it can read.
+# Tests that read a plan, need rows in the order of one partition, count what this process does, have stores that only it can read, or are
+# of how chunks are stored, which is the same on workers.
 skipped=(
+  golden::layouts
   filter_calls::every_function_in_any
   many_stores::a_folder_of_stores_is_a_table
   many_stores::a_query_of_one_contig

@@ -20,7 +20,7 @@ quietly() { "$@" 2> >(grep -vE "ASan doesn't fully support makecontext|ASan is i
 # Beside the others, which take as long together.
 (
   g++ "${flags[@]}" "$here/emulated.cpp" -o "$build/emulated"
-  quietly "$build/emulated" "$@"
+  quietly "$build/emulated" "${1:-60}" "${2:-1}"
 ) &
 emulated=$!
 trap 'wait; rm -rf "$build"' EXIT
