@@ -12,13 +12,10 @@ if [ ! -x "$VCZ" ]; then
   echo "there is no program '$VCZ': run cargo build first, or say where it is in VCZ" >&2
   exit 1
 fi
+# shellcheck source=tests/environments.sh
+. ../environments.sh
+environment clients-venv requirements.txt
 venv="$target/clients-venv"
-if ! cmp -s requirements.txt "$venv/installed.txt"; then
-  rm -rf "$venv"
-  python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check -r requirements.txt
-  cp requirements.txt "$venv/installed.txt"
-fi
 # There are wheels of moments for few versions of Python.
 moments=(moments-popgen==1.6.1 h5py==3.16.0)
 if [ "$(cat "$venv/moments.txt" 2>/dev/null)" != "${moments[*]}" ]; then
@@ -29,14 +26,8 @@ if [ "$(cat "$venv/moments.txt" 2>/dev/null)" != "${moments[*]}" ]; then
   fi
 fi
 # sgkit needs an older zarr, and so an environment of its own: that of tests/docs/run.sh.
-sgkit="$target/docs-sgkit"
-if ! cmp -s ../docs/sgkit.txt "$sgkit/installed.txt"; then
-  rm -rf "$sgkit"
-  python3 -m venv "$sgkit"
-  "$sgkit/bin/pip" install --quiet --disable-pip-version-check -r ../docs/sgkit.txt
-  cp ../docs/sgkit.txt "$sgkit/installed.txt"
-fi
-export CLIENTS_SGKIT_PYTHON="$sgkit/bin/python"
+environment docs-sgkit ../docs/sgkit.txt
+export CLIENTS_SGKIT_PYTHON="$target/docs-sgkit/bin/python"
 # plink2 and vcftools: those of this machine, otherwise Debian's packages and what they need, unpacked beside the build outputs.
 programs="$target/clients-programs"
 unpack() {

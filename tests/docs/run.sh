@@ -15,15 +15,8 @@ if [ ! -x "$VCZ" ] || [ ! -e "$wheel" ]; then
   exit 1
 fi
 
-# A virtual environment with the packages of a file, made anew when the file changes.
-environment() {
-  if ! cmp -s "$2" "$target/$1/installed.txt"; then
-    rm -rf "${target:?}/$1"
-    python3 -m venv "$target/$1"
-    "$target/$1/bin/pip" install --quiet --disable-pip-version-check -r "$2"
-    cp "$2" "$target/$1/installed.txt"
-  fi
-}
+# shellcheck source=tests/environments.sh
+. tests/environments.sh
 environment docs-venv src/docs/requirements.txt
 environment docs-sgkit tests/docs/sgkit.txt
 python="$target/docs-venv/bin/python"

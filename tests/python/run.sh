@@ -8,15 +8,8 @@ top="$(cd ../.. && pwd)"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$top/target}"
 target="$CARGO_TARGET_DIR"
 
-# A virtual environment with the packages of a file, made anew when the file changes.
-environment() {
-  if ! cmp -s "$2" "$target/$1/installed.txt"; then
-    rm -rf "${target:?}/$1"
-    python3 -m venv "$target/$1"
-    "$target/$1/bin/pip" install --quiet --disable-pip-version-check -r "$2"
-    cp "$2" "$target/$1/installed.txt"
-  fi
-}
+# shellcheck source=tests/environments.sh
+. "$top/tests/environments.sh"
 
 start=$SECONDS
 environment python-tools tools.txt
