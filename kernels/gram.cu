@@ -20,7 +20,7 @@ VCZ_DEVICE void vcz_mma_b1(i32 (&counts)[4], const u32 (&a)[4], const u32 (&b)[2
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
     const u32 lane = vcz_lane();
-    // Not unrolled: of 32 calls one after the other, the assembler would take a minute.
+    // Not unrolled: there are 32 calls, and the assembler would take a minute for all of them unrolled.
 #pragma unroll 1
     for (u32 word = 0; word < 4; ++word) {
 #pragma unroll

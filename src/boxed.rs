@@ -1,7 +1,7 @@
 //! [`boxed_methods`]: asynchronous methods of traits whose futures are boxed by functions outside of the trait, which compiles sooner.
 //!
 //! `#[async_trait]` gives methods conditions on lifetimes, and the compiler proves under the conditions of each type anew that what a future
-//! holds is `Send`. For a plan, or a session, that are thousands of types and several seconds; functions without such conditions share the proofs.
+//! holds is `Send`. For a plan, or a session, that is a thousand types and some seconds; functions without such conditions share the proofs.
 
 /// Methods as `#[async_trait]` declares them, in an `impl` without that attribute.
 ///
