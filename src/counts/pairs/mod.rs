@@ -20,6 +20,7 @@ mod device_relationship;
 mod diploids;
 mod dosages;
 mod gemm;
+mod grm_row;
 mod haplotypes;
 mod individual_class;
 mod individual_rows;
@@ -45,6 +46,7 @@ mod device_tests;
 mod tests;
 
 pub(crate) use centred_rows::{CentredRow, CentredRows};
+pub(crate) use grm_row::GrmPair;
 pub(crate) use haplotypes::HaplotypePairs;
 pub(crate) use individuals::{IndividualPair, IndividualPairs};
 pub(crate) use matrix::{PairMatrix, Shape, Words};
@@ -55,7 +57,7 @@ pub(crate) use pair_device::{
     WeightedSums,
 };
 pub(crate) use pair_device::{KeepsRows, PairDevice};
-pub(crate) use relationship::{GrmPair, Relationship};
+pub(crate) use relationship::Relationship;
 pub(crate) use sample_counter::{SAMPLE_COUNTS, SampleCounter};
 pub(crate) use site_rows::SiteRows;
 pub(crate) use triangle::pairs_of;

@@ -9,6 +9,7 @@ use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, Level, ResidentPart, Workers};
 
 use super::gemm::{FIRST, SECOND, Seconds, for_each_sum};
+use super::grm_row::{GrmRow, SumRow};
 use super::matrix::{
     PairMatrix, Saved, Shape, Words, add_all, more_rows, save_optional, too_large, zeros,
 };
@@ -16,7 +17,7 @@ use super::on_device::OnDevice;
 use super::rare::RareByUnit;
 use super::read_rows::{Dense, DenseBlock, ReadRows, RowTerms};
 use super::triangle::{Divided, Part, diagonal_base, pairs_of};
-use super::weights::{FRACTION_BITS, Forms, GCTA_BITS, covariance, grm};
+use super::weights::{FRACTION_BITS, Forms, GCTA_BITS, covariance, grm, scaled};
 
 /// Bytes of doubles that are multiplied at a time, about.
 const BATCH: usize = 1 << 25;
@@ -46,27 +47,29 @@ fn with_diagonal(samples: usize) -> usize {
     pairs_of(samples).saturating_add(samples)
 }
 
-/// GCTA's and VanRaden's relationship of a pair, and their number of rows.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GrmPair {
-    pub(crate) gcta: f64,
-    pub(crate) vanraden: f64,
-    pub(crate) sites: i64,
-}
-
 impl Relationship {
     /// Rows that were summed: those with both alleles among complete diploids; for the covariance all with a complete diploid.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
+    /// The sum `at` of an individual and each from it on.
+    fn sum_row(&self, at: usize, i: usize) -> SumRow<'_> {
+        let Some(sum) = self.sums.get(at) else {
+            return SumRow::default();
+        };
+        let first = diagonal_base(self.shape.samples, i) + i;
+        let end = first + self.shape.samples.saturating_sub(i);
+        SumRow {
+            all_but_second: sum.total - sum.single.get(i).copied().unwrap_or(0),
+            single: sum.single.get(i..).unwrap_or_default(),
+            pairs: sum.pairs.get(first..end).unwrap_or_default(),
+        }
+    }
+
     /// The sum `at` of a pair i ≤ j.
     fn sum(&self, at: usize, i: usize, j: usize) -> i128 {
-        let Some(sum) = self.sums.get(at) else {
-            return 0;
-        };
-        let single = |sample: usize| sum.single.get(sample).copied().unwrap_or(0);
-        sum.total - single(i) - single(j) + self.pair_term(at, i, j)
+        self.sum_row(at, i).value(j - i)
     }
 
     fn pair_term(&self, at: usize, i: usize, j: usize) -> i128 {
@@ -83,20 +86,11 @@ impl Relationship {
         of.copied().unwrap_or(0)
     }
 
-    /// A pair of `grm`, i ≤ j; `None` if no row has both as complete diploids.
-    pub(crate) fn grm(&self, i: usize, j: usize) -> Option<GrmPair> {
-        let sites = self.sum(grm::SITES, i, j);
-        let variance = self.sum(grm::VARIANCE, i, j);
-        if sites <= 0 || variance <= 0 {
-            return None;
+    /// The pairs of `grm` of an individual and each from it on.
+    pub(crate) fn grm_row(&self, i: usize) -> GrmRow<'_> {
+        GrmRow {
+            sums: std::array::from_fn(|at| self.sum_row(at, i)),
         }
-        let products = self.sum(grm::PRODUCTS, i, j) << FRACTION_BITS;
-        let centred = products + self.sum(grm::CENTRE, i, j);
-        Some(GrmPair {
-            gcta: scaled(self.sum(grm::GCTA, i, j), GCTA_BITS) / sites as f64,
-            vanraden: centred as f64 / variance as f64,
-            sites: sites as i64,
-        })
     }
 
     /// Σ (x − 2p)(x′ − 2p) / (2p(1 − p)) over rows with both as complete diploids, by the number of all rows that are summed.
@@ -319,16 +313,6 @@ fn load_sums(words: &mut Words<'_>, len: usize) -> Option<Vec<i128>> {
         let word = words.get(at).copied().unwrap_or(0);
         i128::from(word as i64)
     })
-}
-
-/// A fixed-point number as the nearest double.
-fn scaled(number: i128, bits: u32) -> f64 {
-    // Most fit in a word, of which the conversion is one instruction.
-    let nearest = match i64::try_from(number) {
-        Ok(number) => number as f64,
-        Err(_) => number as f64,
-    };
-    nearest / (1u64 << bits) as f64
 }
 
 impl Sum {

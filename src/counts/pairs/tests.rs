@@ -178,20 +178,39 @@ fn pair_by_definition(calls: &Calls, i: usize, j: usize) -> IndividualPair {
     pair
 }
 
+/// The dosages of a row, and how many there are and their sum.
+struct RowDosages {
+    of: Vec<Option<i64>>,
+    complete: usize,
+    sum: i64,
+}
+
+impl RowDosages {
+    fn of_rows(calls: &Calls) -> Vec<Self> {
+        let of_row = |row: &Vec<i64>| {
+            let samples = 0..calls.shape.samples;
+            let of: Vec<_> = samples.map(|sample| calls.dosage(row, sample)).collect();
+            let (complete, sum) = (of.iter().flatten().count(), of.iter().flatten().sum());
+            Self { of, complete, sum }
+        };
+        calls.rows.iter().map(of_row).collect()
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum as f64 / self.complete as f64
+    }
+}
+
 /// GCTA's and VanRaden's relationship, their rows, and GCTA's sum.
-fn grm_by_definition(calls: &Calls, i: usize, j: usize) -> (f64, f64, i64, f64, u64) {
+fn grm_by_definition(all: &[RowDosages], i: usize, j: usize) -> (f64, f64, i64, f64, u64) {
     let (mut gcta, mut numerator, mut denominator, mut sites, mut rows) = (0.0, 0.0, 0.0, 0, 0);
-    for row in &calls.rows {
-        let dosages: Vec<Option<i64>> = (0..calls.shape.samples)
-            .map(|sample| calls.dosage(row, sample))
-            .collect();
-        let complete: Vec<i64> = dosages.iter().flatten().copied().collect();
-        let p = complete.iter().sum::<i64>() as f64 / (2 * complete.len()) as f64;
+    for row in all {
+        let p = row.mean() / 2.0;
         if !(p > 0.0 && p < 1.0) {
             continue;
         }
         rows += 1;
-        if let (Some(x), Some(y)) = (dosages[i], dosages[j]) {
+        if let (Some(x), Some(y)) = (row.of[i], row.of[j]) {
             let product = (x as f64 - 2.0 * p) * (y as f64 - 2.0 * p);
             let variance = 2.0 * p * (1.0 - p);
             gcta += product / variance;
@@ -209,14 +228,12 @@ fn grm_by_definition(calls: &Calls, i: usize, j: usize) -> (f64, f64, i64, f64, 
     )
 }
 
-fn covariance_by_definition(calls: &Calls, i: usize, j: usize) -> Option<f64> {
+fn covariance_by_definition(all: &[RowDosages], i: usize, j: usize) -> Option<f64> {
     let mut both = vec![];
-    for row in &calls.rows {
-        let dosage = |sample: usize| calls.dosage(row, sample).map(|x| x as f64);
-        let complete: Vec<f64> = (0..calls.shape.samples).filter_map(dosage).collect();
-        let mean = complete.iter().sum::<f64>() / complete.len() as f64;
+    for row in all {
+        let dosage = |sample: usize| row.of[sample].map(|x| x as f64);
         if let (Some(x), Some(y)) = (dosage(i), dosage(j)) {
-            both.push((x - mean, y - mean));
+            both.push((x - row.mean(), y - row.mean()));
         }
     }
     let n = both.len() as f64;
@@ -284,10 +301,11 @@ proptest! {
         let found: Relationship = counted(shape, Forms::Grm, &calls, &cut);
         let alone: Relationship = counted(shape, Forms::Gcta, &calls, &cut);
         let covariance: Relationship = counted(shape, Forms::Covariance, &calls, &cut);
+        let dosages = RowDosages::of_rows(&calls);
         for i in 0..shape.samples {
             for j in i..shape.samples {
-                let (gcta, vanraden, sites, sum, rows) = grm_by_definition(&calls, i, j);
-                match found.grm(i, j) {
+                let (gcta, vanraden, sites, sum, rows) = grm_by_definition(&dosages, i, j);
+                match found.grm_row(i).pair(j - i) {
                     Some(pair) => {
                         near(pair.gcta, gcta);
                         near(pair.vanraden, vanraden);
@@ -299,7 +317,7 @@ proptest! {
                 if rows > 0 {
                     near(alone.gcta_over_rows(i, j), sum / rows as f64);
                 }
-                let wanted = covariance_by_definition(&calls, i, j);
+                let wanted = covariance_by_definition(&dosages, i, j);
                 let covariance = covariance.covariance(i, j);
                 prop_assert_eq!(covariance.is_some(), wanted.is_some());
                 near(covariance.unwrap_or(0.0), wanted.unwrap_or(0.0));

@@ -12,6 +12,22 @@ pub(super) const GCTA_BITS: u32 = 32;
 /// Fraction bits of the others, at most 4.
 pub(super) const FRACTION_BITS: u32 = 44;
 
+/// The nearest double.
+#[inline]
+pub(super) fn nearest(number: i128) -> f64 {
+    // Most fit in a word, of which the conversion is one instruction.
+    match i64::try_from(number) {
+        Ok(number) => number as f64,
+        Err(_) => number as f64,
+    }
+}
+
+/// A fixed-point number as the nearest double.
+#[inline]
+pub(super) fn scaled(number: i128, bits: u32) -> f64 {
+    nearest(number) / (1u64 << bits) as f64
+}
+
 /// What is summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forms {
@@ -35,6 +51,8 @@ pub(super) mod grm {
     pub(in super::super) const VARIANCE: usize = 3;
     /// 1.
     pub(in super::super) const SITES: usize = 4;
+    /// Number of sums.
+    pub(in super::super) const COUNT: usize = 5;
 }
 
 /// The sums of [`Forms::Covariance`], with y = x − t/N c.
@@ -126,7 +144,7 @@ impl Forms {
     /// Number of sums.
     pub(super) fn count(self) -> usize {
         match self {
-            Self::Grm => 5,
+            Self::Grm => grm::COUNT,
             Self::Gcta => 1,
             Self::Covariance => 6,
         }

@@ -83,8 +83,9 @@ fn fill(first: usize, mut rows: Vec<Row<'_>>, group: &Relationship) -> bool {
     for begin in (0..end).step_by(COLUMNS) {
         for j in begin..end.min(begin + COLUMNS) {
             let at = j - begin;
+            let row = group.grm_row(j);
             for i in first.max(j)..end {
-                let pair = group.grm(j, i);
+                let pair = row.pair(i - j);
                 are_defined &= pair.is_some();
                 let pair = pair.unwrap_or(GrmPair {
                     gcta: 0.0,
