@@ -108,6 +108,18 @@ struct Query {
     once: bool,
 }
 
+/// Which of the queries are asked: number `at`, and from there on every so many.
+#[derive(Clone, Copy)]
+pub struct Share {
+    pub at: usize,
+    pub of: usize,
+}
+
+impl Share {
+    /// All queries.
+    pub const ALL: Self = Self { at: 0, of: 1 };
+}
+
 impl Backends {
     pub async fn new(make: MakeSession, partitions: usize, batch_size: usize) -> Self {
         let both = Self {
@@ -157,12 +169,13 @@ impl Backends {
         (host, gpu)
     }
 
-    /// Asks everything of the table `t`. Gives how many chunks the GPU decoded.
-    pub async fn compare(&self, place: &str) -> usize {
+    /// Asks a share of all queries of the table `t`. Gives how many chunks the GPU decoded.
+    pub async fn compare(&self, place: &str, share: Share) -> usize {
         let place = format!("{place}, {} partitions", self.partitions);
         let refused = self.refused().await;
         let mut on_gpu = 0;
-        for Query { sql, arrays, once } in self.queries().await {
+        let queries = self.queries().await.into_iter();
+        for Query { sql, arrays, once } in queries.skip(share.at % share.of).step_by(share.of) {
             let reason = arrays.iter().find_map(|array| refused.get_key_value(array));
             if let Some((array, reason)) = reason {
                 let answer = ask(&self.gpu, &sql).await;
@@ -446,7 +459,7 @@ pub async fn compare_direct(
         }
         let populations = layouts.join("populations.tsv");
         both.create("t", &store, Some(&populations)).await;
-        assert!(both.compare(name).await > 0);
+        assert!(both.compare(name, Share::ALL).await > 0);
         let sql = "SELECT sum(cast(allele_number(allele_counts(call_genotype)) AS BIGINT)), sfs(call_genotype) FROM t";
         let (_, direct) = both.same(sql, name).await;
         assert!(direct.direct > 0, "{name}: nothing was read by the GPU");
@@ -523,24 +536,27 @@ pub async fn compare_filters(make: MakeSession, fixtures: &Path) {
     }
 }
 
-/// Compares stores, with several numbers of partitions and rows of a batch. Gives how many chunks the GPU decoded.
+/// Compares stores, with several numbers of partitions and rows of a batch. Gives how many chunks the GPU decoded. Each store is asked one of so many
+/// queries (`of`) with each size, others than with the size before.
 pub async fn compare_stores(
     make: MakeSession,
     stores: &[(PathBuf, Option<PathBuf>)],
     sizes: &[(usize, usize)],
+    of: usize,
 ) -> usize {
     assert!(!stores.is_empty());
     let mut on_gpu = 0;
-    for &(partitions, batch_size) in sizes {
+    for (size, &(partitions, batch_size)) in sizes.iter().enumerate() {
         let both = Backends::new(make, partitions, batch_size).await;
-        for (store, populations) in stores {
+        for (at, (store, populations)) in stores.iter().enumerate() {
             // One does not say that it is a store.
             if store.ends_with("version-none.vcz.zip") {
                 continue;
             }
             both.create("t", store, populations.as_deref()).await;
             let place = store.display().to_string();
-            on_gpu += both.compare(&place).await;
+            let share = Share { at: at + size, of };
+            on_gpu += both.compare(&place, share).await;
         }
     }
     on_gpu

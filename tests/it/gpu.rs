@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use crate::backends::{
-    Backends, ask, compare_direct, compare_filters, compare_stores, stores, texts,
+    Backends, Share, ask, compare_direct, compare_filters, compare_stores, stores, texts,
 };
 use crate::common;
 use crate::random_store::{Random, prepare, put_field, put_genotypes};
@@ -43,7 +43,7 @@ pub async fn is_there() -> bool {
 async fn fixtures() {
     if is_there().await {
         let sizes = [(1, 8192), (2, 37), (16, 100)];
-        let on_gpu = compare_stores(common::session, &stores(&common::fixtures()), &sizes).await;
+        let on_gpu = compare_stores(common::session, &stores(&common::fixtures()), &sizes, 1).await;
         assert!(on_gpu > 2000, "only {on_gpu} chunks");
     }
 }
@@ -52,7 +52,7 @@ async fn fixtures() {
 async fn layouts() {
     if is_there().await {
         let folder = common::fixtures().join("layouts");
-        let on_gpu = compare_stores(common::session, &stores(&folder), &[(2, 64)]).await;
+        let on_gpu = compare_stores(common::session, &stores(&folder), &[(2, 64)], 1).await;
         assert!(on_gpu > 2000, "only {on_gpu} chunks");
     }
 }
@@ -63,7 +63,13 @@ async fn real_stores() {
         return;
     };
     if is_there().await {
-        compare_stores(common::session, &stores(&folder), &[(1, 8192), (16, 1000)]).await;
+        compare_stores(
+            common::session,
+            &stores(&folder),
+            &[(1, 8192), (16, 1000)],
+            1,
+        )
+        .await;
     }
 }
 
@@ -85,7 +91,7 @@ async fn random_stores() {
         let both = Backends::new(common::session, partitions, batch_size).await;
         both.create("t", &store, Some(&populations)).await;
         on_gpu += both
-            .compare(&format!("seed {seed}: {metadata} {field}"))
+            .compare(&format!("seed {seed}: {metadata} {field}"), Share::ALL)
             .await;
     }
     assert!(on_gpu > 5000, "only {on_gpu} chunks");
