@@ -269,6 +269,28 @@ const BEHIND_FEATURES: [&str; 8] = [
     "scan/remote/sdk.rs",
 ];
 
+/// With optimisation of level 1 the compiler takes generic code that a dependency has compiled, so the loops of this crate would call functions
+/// such as `Range::next` without optimisation, too: tests took 1.2 to 1.6 times as long.
+#[test]
+fn no_dependency_is_built_without_optimisation() {
+    let manifest = fs::read_to_string(crate::common::top().join("Cargo.toml")).unwrap();
+    let profiles = manifest.split("\n[profile.").skip(1);
+    let of_dev: Vec<&str> = profiles.filter(|text| text.starts_with("dev")).collect();
+    let optimised = |text: &&str| {
+        let level = text
+            .lines()
+            .find_map(|line| line.strip_prefix("opt-level = "));
+        level.is_some_and(|level| ["1", "2", "3"].contains(&level))
+    };
+    assert!(of_dev.len() > 10, "{of_dev:?}");
+    assert!(of_dev.iter().all(optimised), "{of_dev:?}");
+    assert!(
+        of_dev
+            .iter()
+            .any(|text| text.starts_with("dev.package.\"*\"]"))
+    );
+}
+
 /// The lint without default features has all optional crates, as the other lints have, so it does not see who names them.
 #[test]
 fn optional_crates_are_named_behind_features_alone() {
