@@ -36,14 +36,26 @@ class Bucket:
             aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
         )
         self.client.create_bucket(Bucket="box")
+        # What was read, by ETag.
+        self.contents = {}
 
     def variables(self, port=None):
         """The environment that reaches it, through a proxy if a port is given."""
         return KEYS | {"AWS_ENDPOINT": f"http://{self.host}:{port or self.port}"}
 
-    def keys(self, prefix=""):
+    def tags(self, prefix=""):
+        """The ETag of each object below a prefix, in the order of keys."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="box", Prefix=prefix)
-        return sorted(entry["Key"] for page in pages for entry in page.get("Contents", []))
+        return dict(sorted((entry["Key"], entry["ETag"]) for page in pages for entry in page.get("Contents", [])))
+
+    def keys(self, prefix=""):
+        return list(self.tags(prefix))
+
+    def content(self, key, tag):
+        """The bytes of an object with this ETag, which the server makes of them."""
+        if tag not in self.contents:
+            self.contents[tag] = self.client.get_object(Bucket="box", Key=key)["Body"].read()
+        return self.contents[tag]
 
     def uploads(self):
         """Uploads in parts that have not ended."""
@@ -53,12 +65,12 @@ class Bucket:
         """The objects below a prefix, or the one of that name, as files; where they are."""
         folder.mkdir(parents=True, exist_ok=True)
         target = folder / prefix.rsplit("/", 1)[-1]
-        for key in self.keys(prefix):
+        for key, tag in self.tags(prefix).items():
             if key != prefix and not key.startswith(prefix + "/"):
                 continue
             path = target if key == prefix else target / key.removeprefix(prefix + "/")
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(self.client.get_object(Bucket="box", Key=key)["Body"].read())
+            path.write_bytes(self.content(key, tag))
         return target
 
     def remove(self, prefix):

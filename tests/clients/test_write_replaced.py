@@ -59,14 +59,16 @@ class Kept:
 
     def __init__(self, bucket, prefix):
         self.bucket, self.prefix = bucket, prefix
-        self.objects = {key: bucket.client.get_object(Bucket="box", Key=key)["Body"].read() for key in bucket.keys(prefix)}
+        self.tags = bucket.tags(prefix)
+        self.objects = {key: bucket.content(key, tag) for key, tag in self.tags.items()}
 
     def put_back(self):
-        there = set(self.bucket.keys(self.prefix))
-        for key in there - set(self.objects):
+        there = self.bucket.tags(self.prefix)
+        for key in set(there) - set(self.objects):
             self.bucket.client.delete_object(Bucket="box", Key=key)
         for key, data in self.objects.items():
-            self.bucket.client.put_object(Bucket="box", Key=key, Body=data)
+            if there.get(key) != self.tags[key]:
+                self.bucket.client.put_object(Bucket="box", Key=key, Body=data)
 
 
 def by_zarr(bucket, name, folder, consolidated):
