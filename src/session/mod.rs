@@ -28,6 +28,7 @@
 //! * `repartition_rule`: one input for repartitioning where memory is bounded.
 //! * `pairs`, `pairs_execution`, `pairs_state`, `pairs_values`: aggregates over pairs without GROUP BY, where `pairs_rule` says so; `pairs_memory`: plans
 //!   of them refused. `interrupt`: such aggregates use all threads and stop when their query is cancelled.
+//! * `unnest_lists`: UNNEST of the lists of such aggregates.
 //! * `table_sample`: TABLESAMPLE refused; `table_calls`: scans of table functions named by their arguments.
 //! * `message`: error messages for users; `field_words`: words of other tools that they explain.
 //! * `pass_through`: what operators that pass rows on have in common.
@@ -94,6 +95,7 @@ mod table_sample;
 mod union_calls;
 mod unions;
 mod unknown_column;
+mod unnest_lists;
 mod url_table;
 mod vcz_format;
 mod window_calls;
@@ -128,6 +130,7 @@ pub use message::{is_about_a_regex, message, message_without_files};
 pub(crate) use pass_through::passes_rows_on;
 pub use placeholders::{is_untyped_prepare, numbered, substitute, without_types};
 pub use unknown_column::explain_unknown_column;
+pub(crate) use unnest_lists::UnnestListsExec;
 pub use vcz_format::is_vcz;
 pub use window_calls::window_calls;
 
@@ -231,6 +234,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_physical_optimizer_rule(Arc::new(runs_rule::AggregateByRuns))
         .with_physical_optimizer_rule(Arc::new(memory_rule::ReserveSpectra))
         .with_physical_optimizer_rule(Arc::new(pairs_rule::AggregatePairs))
+        .with_physical_optimizer_rule(Arc::new(unnest_lists::UnnestLists))
         .with_physical_optimizer_rule(Arc::new(left_out::ShowLeftOut))
         .with_physical_optimizer_rule(Arc::new(store_order::KeepStoreOrder))
         .with_physical_optimizer_rule(Arc::new(json_files::KeepNulls))

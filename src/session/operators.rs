@@ -13,14 +13,18 @@ use super::left_out::LeftOutExec;
 use super::pairs::PairsExec;
 use super::populations::{AggregatePopulationsExec, Populations};
 use super::runs::AggregateRunsExec;
+use super::unnest_lists::UnnestListsExec;
 use super::window_memory::{ReserveWindowMemoryExec, WindowMemoryInputExec};
 
-/// The plan with aggregates over pairs in two steps, the first of which other processes can run.
+/// The plan with aggregates over pairs in two steps, the first of which other processes can run, and DataFusion's UNNEST of what they return.
 ///
 /// # Errors
 /// If an operator does not take its new input.
 pub fn in_two_steps(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
+        if let Some(lists) = node.downcast_ref::<UnnestListsExec>() {
+            return Ok(Transformed::yes(Arc::clone(lists.unnest()) as _));
+        }
         let Some(pairs) = node.downcast_ref::<PairsExec>() else {
             return Ok(Transformed::no(node));
         };
