@@ -405,7 +405,7 @@ proptest! {
             for refused in [None, Some(Units::Copies)] {
                 let found: Relationship = counted_on(&calls, shape, forms, refused);
                 let of_pair = |of: &Relationship, i, j| match forms {
-                    Forms::Grm => of.grm_row(i).pair(j - i).map(|pair| [pair.gcta, pair.vanraden, pair.sites as f64]),
+                    Forms::Grm => GrmRows::new(of).row(i).pair(j - i).map(|pair| [pair.gcta, pair.vanraden, pair.sites as f64]),
                     Forms::Gcta => (of.rows() > 0).then(|| [of.gcta_over_rows(i, j); 3]),
                     Forms::Covariance => of.covariance(i, j).map(|covariance| [covariance; 3]),
                 };

@@ -46,7 +46,7 @@ mod device_tests;
 mod tests;
 
 pub(crate) use centred_rows::{CentredRow, CentredRows};
-pub(crate) use grm_row::GrmPair;
+pub(crate) use grm_row::{GrmPair, GrmRows};
 pub(crate) use haplotypes::HaplotypePairs;
 pub(crate) use individuals::{IndividualPair, IndividualPairs};
 pub(crate) use matrix::{PairMatrix, Shape, Words};

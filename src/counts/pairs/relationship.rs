@@ -9,7 +9,6 @@ use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, Level, ResidentPart, Workers};
 
 use super::gemm::{FIRST, SECOND, Seconds, for_each_sum};
-use super::grm_row::{GrmRow, SumRow};
 use super::matrix::{
     PairMatrix, Saved, Shape, Words, add_all, more_rows, save_optional, too_large, zeros,
 };
@@ -47,6 +46,26 @@ fn with_diagonal(samples: usize) -> usize {
     pairs_of(samples).saturating_add(samples)
 }
 
+/// One of the sums of a [`Relationship`] for an individual i and each j from it on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SumRow<'a> {
+    /// total − single[i].
+    all_but_second: i128,
+    /// From individual i on.
+    single: &'a [i128],
+    /// From the pair of i with itself on; empty if all are 0.
+    pairs: &'a [i128],
+}
+
+impl SumRow<'_> {
+    /// That of individuals i and i + `at`.
+    #[inline]
+    pub(super) fn value(&self, at: usize) -> i128 {
+        let number = |numbers: &[i128]| numbers.get(at).copied().unwrap_or(0);
+        self.all_but_second - number(self.single) + number(self.pairs)
+    }
+}
+
 impl Relationship {
     /// Rows that were summed: those with both alleles among complete diploids; for the covariance all with a complete diploid.
     pub(crate) fn rows(&self) -> u64 {
@@ -54,7 +73,7 @@ impl Relationship {
     }
 
     /// The sum `at` of an individual and each from it on.
-    fn sum_row(&self, at: usize, i: usize) -> SumRow<'_> {
+    pub(super) fn sum_row(&self, at: usize, i: usize) -> SumRow<'_> {
         let Some(sum) = self.sums.get(at) else {
             return SumRow::default();
         };
@@ -84,13 +103,6 @@ impl Relationship {
     fn single(&self, at: usize, sample: usize) -> i128 {
         let of = self.sums.get(at).and_then(|sum| sum.single.get(sample));
         of.copied().unwrap_or(0)
-    }
-
-    /// The pairs of `grm` of an individual and each from it on.
-    pub(crate) fn grm_row(&self, i: usize) -> GrmRow<'_> {
-        GrmRow {
-            sums: std::array::from_fn(|at| self.sum_row(at, i)),
-        }
     }
 
     /// Σ (x − 2p)(x′ − 2p) / (2p(1 − p)) over rows with both as complete diploids, by the number of all rows that are summed.

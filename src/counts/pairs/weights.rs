@@ -15,11 +15,19 @@ pub(super) const FRACTION_BITS: u32 = 44;
 /// The nearest double.
 #[inline]
 pub(super) fn nearest(number: i128) -> f64 {
-    // Most fit in a word, of which the conversion is one instruction.
-    match i64::try_from(number) {
-        Ok(number) => number as f64,
-        Err(_) => number as f64,
+    // The conversion of a word is one instruction, that of two a call.
+    if let Ok(number) = i64::try_from(number) {
+        return number as f64;
     }
+    let size = number.unsigned_abs();
+    // The first 63 bits and whether others follow, which rounds like all of them: a double has 53.
+    let shift = 65 - ((size >> 64) as u64).leading_zeros();
+    let is_more = size & ((1 << shift) - 1) != 0;
+    let first = (size >> shift) as i64 | i64::from(is_more);
+    // A power of two, by its exponent.
+    let power = f64::from_bits((1023 + u64::from(shift)) << 52);
+    let nearest = first as f64 * power;
+    if number < 0 { -nearest } else { nearest }
 }
 
 /// A fixed-point number as the nearest double.
@@ -199,5 +207,32 @@ impl Forms {
             terms[grm::SITES] = Terms::symmetric(0, 0, 1);
         }
         terms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn conversions_are_those_of_the_compiler(number in any::<i128>(), shift in 0..127u32, near in -3..=3i128) {
+            let number = number >> shift;
+            prop_assert_eq!(nearest(number), number as f64);
+            // Halfway between doubles, and next to that.
+            let halfway = (((number as f64) as i128) | (1i128 << (126 - shift).min(72))).saturating_add(near);
+            prop_assert_eq!(nearest(halfway), halfway as f64);
+        }
+    }
+
+    #[test]
+    fn the_largest_numbers() {
+        for number in [0, 1 << 63, 1 << 64, i128::MAX] {
+            for number in [number - 1, number, -number, -number - 1] {
+                assert_eq!(nearest(number), number as f64);
+            }
+        }
     }
 }

@@ -16,7 +16,7 @@ use super::pair_names::PairNames;
 use super::pair_state::{Group, PairValue, PairsOf};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::sample_pairs::size_of_pair;
-use crate::counts::pairs::{Forms, GrmPair, Relationship, pairs_of};
+use crate::counts::pairs::{Forms, GrmPair, GrmRows, Relationship, pairs_of};
 use crate::counts::{Setter, Unset, Workers};
 use crate::functions::interrupt;
 
@@ -69,7 +69,7 @@ struct Tile {
 }
 
 /// Sets the values of the pairs of some rows, of which `first` is the first; returns whether all are defined.
-fn fill(first: usize, mut rows: Vec<Row<'_>>, group: &Relationship) -> bool {
+fn fill(first: usize, mut rows: Vec<Row<'_>>, group: &GrmRows<'_>) -> bool {
     let end = first + rows.len();
     let mut tiles = vec![
         Tile {
@@ -83,7 +83,7 @@ fn fill(first: usize, mut rows: Vec<Row<'_>>, group: &Relationship) -> bool {
     for begin in (0..end).step_by(COLUMNS) {
         for j in begin..end.min(begin + COLUMNS) {
             let at = j - begin;
-            let row = group.grm_row(j);
+            let row = group.row(j);
             for i in first.max(j)..end {
                 let pair = row.pair(i - j);
                 are_defined &= pair.is_some();
@@ -142,6 +142,7 @@ impl PairValue for Relationships {
         let are_defined = AtomicBool::new(true);
         for group in groups {
             let group = group.counts()?;
+            let group = GrmRows::new(&group);
             let rows = columns.by_ref().take(samples);
             let mut rows = rows.map(|((gcta, vanraden), sites)| Row {
                 gcta,
