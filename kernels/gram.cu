@@ -1,8 +1,7 @@
 // Counts the pairs of units with 1-bit products of tensor cores (`mma.sync`, from compute capability 8.0 on); older devices count bits.
 //
 // A CTA counts a tile of 128 x 128 pairs over some steps: each of its 8 warps 64 x 32 pairs, as 4 x 4 products of 16 x 8 pairs over 256 sites.
-// The next step is on its way from memory while one is counted. With weights, counts are multiplied and start from zero again after each run of
-// slices with the same weight.
+// The next step is on its way from memory while one is counted. With weights, counts are multiplied after each run of slices with the same weight.
 #include "pairs.cuh"
 
 #define VCZ_GRAM_TILE 128
@@ -126,8 +125,8 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_gram_weighted(VczW
 #pragma unroll
         for (u32 j = 0; j < 2; ++j) sums[i][j][0] = sums[i][j][1] = 0;
     vcz_count_tile(weighted.gram, weighted.gram.units, job, counts, [&](u32 slice, bool is_last) {
-        const u64 weight = __ldg(weights + slice);
-        if (!is_last && __ldg(weights + slice + 1) == weight) return;
+        const u64 weight = vcz_weight_change(weights, slice, is_last);
+        if (weight == 0) return;
 #pragma unroll
         for (u32 i = 0; i < 4; ++i)
 #pragma unroll
@@ -137,16 +136,21 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_gram_weighted(VczW
                     const i32(&het)[4] = counts[i][2 * j], (&hom)[4] = counts[i][2 * j + 1];
                     sums[i][j][q] += weight * vcz_dosage_products(het[q], het[2 + q], hom[q], hom[2 + q]);
                 }
-        vcz_clear(counts);
     });
-    const u32 warp = vcz_warp(), lane = vcz_lane();
+    const u32 n = weighted.n_samples, warp = vcz_warp(), lane = vcz_lane();
     const u32 first = job.tile.row / 2 + (warp & 1) * 32 + (lane >> 2), second = job.tile.column / 2 + (warp >> 1) * 16 + 2 * (lane & 3);
 #pragma unroll
     for (u32 i = 0; i < 4; ++i)
 #pragma unroll
         for (u32 j = 0; j < 2; ++j)
 #pragma unroll
-            for (u32 q = 0; q < 2; ++q) vcz_add_weighted(weighted, first + 8 * i, second + 8 * j + q, sums[i][j][q]);
+            for (u32 q = 0; q < 2; ++q) {
+                vcz_add_weighted(weighted.sums, n, first + 8 * i, second + 8 * j + q, sums[i][j][q]);
+                if (weighted.products == 0) continue;
+                const i32(&het)[4] = counts[i][2 * j], (&hom)[4] = counts[i][2 * j + 1];
+                const u64 products = vcz_dosage_products(het[q], het[2 + q], hom[q], hom[2 + q]);
+                vcz_add_weighted(weighted.products, n, first + 8 * i, second + 8 * j + q, products);
+            }
 }
 
 extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_site_counts(VczSiteCounts sites) {

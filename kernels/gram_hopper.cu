@@ -149,14 +149,16 @@ extern "C" __global__ void __launch_bounds__(VCZ_HOPPER_THREADS, 1) vcz_site_cou
     });
 }
 
-// Adds the products of dosages of 16 pairs of individuals. Eight rows of units that follow each other are of one kind, the next eight of the
-// other; likewise columns.
+// The products of dosages of pair `i` of 16. Eight rows of units that follow each other are of one kind, the next eight of the other; likewise columns.
+VCZ_DEVICE u64 vcz_products_at(const i32 (&counts)[VCZ_WGMMA_COUNTS], u32 i) {
+    const u32 at = i / 2 * 8 + i % 2;
+    return vcz_dosage_products(counts[at], counts[at + 2], counts[at + 4], counts[at + 6]);
+}
+
+// Adds those of all 16 pairs.
 VCZ_DEVICE void vcz_add_products(u64 (&sums)[VCZ_WGMMA_COUNTS / 4], const i32 (&counts)[VCZ_WGMMA_COUNTS], u64 weight) {
 #pragma unroll
-    for (u32 i = 0; i < VCZ_WGMMA_COUNTS / 4; ++i) {
-        const u32 at = i / 2 * 8 + i % 2;
-        sums[i] += weight * vcz_dosage_products(counts[at], counts[at + 2], counts[at + 4], counts[at + 6]);
-    }
+    for (u32 i = 0; i < VCZ_WGMMA_COUNTS / 4; ++i) sums[i] += weight * vcz_products_at(counts, i);
 }
 
 extern "C" __global__ void __launch_bounds__(VCZ_WEIGHTED_THREADS, 1) vcz_gram_weighted_hopper(VczWeightedGram weighted) {
@@ -179,15 +181,15 @@ extern "C" __global__ void __launch_bounds__(VCZ_WEIGHTED_THREADS, 1) vcz_gram_w
 #pragma unroll
         for (u32 i = 0; i < VCZ_WGMMA_COUNTS / 4; ++i) sums[i] = later[i] = 0;
         u32 before = VCZ_HOPPER_STAGES;  // the stage that products read which may still run; none
-        bool add = false;                // whether products are of a run of slices that has begun
+        bool add = false;                // whether there are products of slices before
         for (u32 step = job.begin; step < job.end; ++step) {
             const u64* const weights = (const u64*)weighted.weights + (u64)step * VCZ_STEP_SLICES;
-            // Whether each slice is the last one with its weight.
+            // Whether each slice is the last one with its weight, or of the job.
             u32 last = 0;
 #pragma unroll
             for (u32 slice = 0; slice < VCZ_STEP_SLICES; ++slice) {
                 const bool is_end = step + 1 == job.end && slice + 1 == VCZ_STEP_SLICES;
-                last |= (u32)(is_end || __ldg(weights + slice) != __ldg(weights + slice + 1)) << slice;
+                last |= (u32)(is_end || vcz_weight_change(weights, slice, is_end) != 0) << slice;
             }
             vcz_barrier_wait(&stages.full[at.stage], at.parity);
             const VczOperands of = vcz_operands<VCZ_WEIGHTED_ROWS>(at.stage, group);
@@ -197,14 +199,14 @@ extern "C" __global__ void __launch_bounds__(VCZ_WEIGHTED_THREADS, 1) vcz_gram_w
                 vcz_wgmma_b1(low, of.units, of.seconds, slice, add);
                 vcz_wgmma_b1(high, of.units, of.later, slice, add);
                 vcz_wgmma_commit();
-                add = (last >> slice & 1) == 0;
-                if (add) continue;
+                add = true;
+                if ((last >> slice & 1) == 0) continue;
                 vcz_wgmma_wait<0>();
                 vcz_wgmma_written(low);
                 vcz_wgmma_written(high);
                 if (before != VCZ_HOPPER_STAGES && lane == 0) vcz_barrier_arrive(&stages.empty[before]);
                 before = VCZ_HOPPER_STAGES;
-                const u64 weight = __ldg(weights + slice);
+                const u64 weight = vcz_weight_change(weights, slice, step + 1 == job.end && slice + 1 == VCZ_STEP_SLICES);
                 vcz_add_products(sums, low, weight);
                 vcz_add_products(later, high, weight);
             }
@@ -215,13 +217,18 @@ extern "C" __global__ void __launch_bounds__(VCZ_WEIGHTED_THREADS, 1) vcz_gram_w
             before = at.stage;
             vcz_next_stage(at);
         }
-        // The last slice was the last of its weight.
+        // The products of the last slice have been waited for.
         if (before != VCZ_HOPPER_STAGES && lane == 0) vcz_barrier_arrive(&stages.empty[before]);
+        const u32 n = weighted.n_samples;
         const u32 i = (job.tile.row + group * 64) / 2 + (warp & 3) * 8 + (lane >> 2), j = job.tile.column / 2 + 2 * (lane & 3);
 #pragma unroll
         for (u32 k = 0; k < VCZ_WGMMA_COUNTS / 4; ++k) {
-            vcz_add_weighted(weighted, i, j + k / 2 * 8 + k % 2, sums[k]);
-            vcz_add_weighted(weighted, i, j + VCZ_WGMMA_COLUMNS / 2 + k / 2 * 8 + k % 2, later[k]);
+            const u32 column = j + k / 2 * 8 + k % 2;
+            vcz_add_weighted(weighted.sums, n, i, column, sums[k]);
+            vcz_add_weighted(weighted.sums, n, i, column + VCZ_WGMMA_COLUMNS / 2, later[k]);
+            if (weighted.products == 0) continue;
+            vcz_add_weighted(weighted.products, n, i, column, vcz_products_at(low, k));
+            vcz_add_weighted(weighted.products, n, i, column + VCZ_WGMMA_COLUMNS / 2, vcz_products_at(high, k));
         }
     }
 }

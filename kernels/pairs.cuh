@@ -115,10 +115,14 @@ struct VczPairTile {
 
 // Sums over sites of w x x', with a weight w for each slice, and x the dosage of an individual: 0, 1 or 2. The units are of the kind
 // VCZ_UNITS_DIPLOID_BLOCKS.
+//
+// Products go on over all slices. With A(s) the products up to slice s, the sum of w(s) (A(s) - A(s - 1)) is that of (w(s) - w(s + 1)) A(s), with 0 for
+// the weight after the last slice: there is something to add only where the weight changes, and the products without weights come with it.
 struct VczWeightedGram {
     VczGram gram;
-    u64 weights;  // u64, one for each slice
-    u64 sums;     // u64, two for each pair i <= j of individuals, by i and then j: low + 2^32 high is added to the sum low + 2^32 high
+    u64 weights;   // u64, one for each slice
+    u64 sums;      // u64, two for each pair i <= j of individuals, by i and then j: low + 2^32 high is added to the sum low + 2^32 high
+    u64 products;  // likewise, for the sums of x x'; 0 if they are not wanted
     u32 n_samples;
     u32 pad;
 };
@@ -144,7 +148,7 @@ struct VczUnitSums {
 static_assert(sizeof(VczPairRows) == 48, "layout of VczPairRows");
 static_assert(sizeof(VczCopiedRows) == 32, "layout of VczCopiedRows");
 static_assert(sizeof(VczSampleRows) == 32, "layout of VczSampleRows");
-static_assert(sizeof(VczWeightedGram) == 72, "layout of VczWeightedGram");
+static_assert(sizeof(VczWeightedGram) == 80, "layout of VczWeightedGram");
 static_assert(sizeof(VczSiteCounts) == 56, "layout of VczSiteCounts");
 static_assert(sizeof(VczUnitSums) == 40, "layout of VczUnitSums");
 static_assert(sizeof(VczRareRows) == 64, "layout of VczRareRows");
@@ -192,10 +196,15 @@ VCZ_DEVICE void vcz_add_pair_sum(u64 sums, u32 n, u32 i, u32 j, u64 x) {
     vcz_add_to_sum((u64*)sums + 2 * (before + j - i), x);
 }
 
-// Adds the sum of a pair of individuals, if it is one of i <= j.
-VCZ_DEVICE void vcz_add_weighted(const VczWeightedGram& job, u32 i, u32 j, u64 sum) {
-    if (i > j || j >= job.n_samples || sum == 0) return;
-    vcz_add_pair_sum(job.sums, job.n_samples, i, j, sum);
+// Adds the sum of a pair of individuals to `sums`, if it is one of i <= j.
+VCZ_DEVICE void vcz_add_weighted(u64 sums, u32 n, u32 i, u32 j, u64 sum) {
+    if (i > j || j >= n || sum == 0) return;
+    vcz_add_pair_sum(sums, n, i, j, sum);
+}
+
+// What products up to slice `slice` are multiplied by.
+VCZ_DEVICE u64 vcz_weight_change(const u64* weights, u32 slice, bool is_last) {
+    return __ldg(weights + slice) - (is_last ? 0 : __ldg(weights + slice + 1));
 }
 
 // The sum of x x' over less than 2^30 sites, from the counts of both individuals' units: heterozygous or homozygous for the allele.

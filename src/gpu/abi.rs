@@ -386,6 +386,8 @@ pub struct WeightedGram {
     pub weights: u64,
     /// Address of the sums, two `u64` for each pair of individuals i <= j, by i and then j: the sum is the first and 2^32 times the second.
     pub sums: u64,
+    /// Address of the sums of the products without weights, likewise; 0 if they are not wanted.
+    pub products: u64,
     /// Number of individuals.
     pub n_samples: u32,
     /// Unused.
@@ -482,5 +484,5 @@ pub(super) use plain;
 plain!(
     Block: 24, Tile: 96, CountSpec: 64, PlaneSet: 24, GatherSpec: 16, CallFilter: 64, CallTile: 24, MaskedBlock: 64, Frame: 32,
     Segment: 24, Check: 32, PairRows: 48, CopiedRows: 32, Gram: 48, PairSums: 40, PairTile: 8,
-    WeightedGram: 72, UnitSums: 40
+    WeightedGram: 80, UnitSums: 40
 );

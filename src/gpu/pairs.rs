@@ -67,9 +67,7 @@ impl GpuPairs {
         match self.try_reserve(bytes) {
             Ok(reserved) => Some(reserved),
             Err(reason) => {
-                log::debug!(
-                    "the host counts pairs: {bytes} bytes of GPU memory are needed: {reason}"
-                );
+                log::debug!("the GPU does not count pairs with {bytes} bytes of memory: {reason}");
                 None
             }
         }
@@ -193,9 +191,13 @@ impl PairDevice for GpuPairs {
             return Ok(None);
         };
         let classes = Arc::new(classes);
-        let open = |device: &_| WeightedPairs::try_new(device, layout, &classes, &self.staging);
-        let on = self.open(layout.device_bytes(), open)?;
-        Ok(on.map(|on| Box::new(on) as _))
+        for layout in [layout, layout.with_fewer_rows()] {
+            let open = |device: &_| WeightedPairs::try_new(device, layout, &classes, &self.staging);
+            if let Some(on) = self.open(layout.device_bytes(), open)? {
+                return Ok(Some(Box::new(on)));
+            }
+        }
+        Ok(None)
     }
 
     fn sample_counter(&self, samples: usize) -> Result<Option<Box<dyn SampleCounter>>, CountError> {

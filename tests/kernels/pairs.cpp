@@ -257,8 +257,11 @@ void test_weighted() {
     // Sums are added to what is there.
     const size_t pairs = (size_t)samples * (samples + 1) / 2;
     std::vector<u64> sums(2 * pairs, 3), hopper(2 * pairs, 3), unit_sums(4 * (size_t)n_units, 3);
-    VczWeightedGram gram = {{(u64)units.data(), 0, 0, 0, n_units, stride, steps, (u32)between(1, steps), 0}, (u64)weights.data(), (u64)sums.data(), samples, 0};
+    std::vector<u64> products(2 * pairs, 3), of_hopper(2 * pairs, 3);
+    const bool has_products = below(3) != 0;
+    VczWeightedGram gram = {{(u64)units.data(), 0, 0, 0, n_units, stride, steps, (u32)between(1, steps), 0}, (u64)weights.data(), (u64)sums.data(), (u64)products.data(), samples, 0};
     const std::vector<VczPairTile> tiles = tiles_of(n_units, VCZ_GRAM_TILE, VCZ_GRAM_TILE);
+    if (!has_products) gram.products = 0;
     gram.gram.tiles = (u64)tiles.data();
     gram.gram.n_tiles = (u32)tiles.size();
     emulate::launch(gram.gram.n_tiles * gram.gram.splits, VCZ_THREADS, [&] { vcz_gram_weighted(gram); });
@@ -266,6 +269,7 @@ void test_weighted() {
     gram.gram.tiles = (u64)large.data();
     gram.gram.n_tiles = (u32)large.size();
     gram.sums = (u64)hopper.data();
+    if (has_products) gram.products = (u64)of_hopper.data();
     emulate::launch((u32)between(1, 3), VCZ_WEIGHTED_THREADS, [&] { vcz_gram_weighted_hopper(gram); });
     const VczUnitSums of_bits = {(u64)units.data(), (u64)of_units.data(), (u64)unit_sums.data(), n_units, stride, steps, 0};
     emulate::launch((n_units + VCZ_THREADS - 1) / VCZ_THREADS * ((steps + VCZ_SUM_STEPS - 1) / VCZ_SUM_STEPS), VCZ_THREADS,
@@ -278,13 +282,15 @@ void test_weighted() {
     size_t at = 0;
     for (u32 i = 0; i < samples; ++i) {
         for (u32 j = i; j < samples; ++j, at += 2) {
-            u128 expected = begin;
+            u128 expected = begin, without = begin;
             for (size_t place = 0; place < order.size(); ++place) {
                 if (order[place] == VCZ_NO_ROW) continue;
                 const std::vector<u32>& row = dosages[order[place]];
                 expected += (u128)weights[place / VCZ_SLICE_ROWS] * row[i] * row[j];
+                if (has_products) without += row[i] * row[j];
             }
-            if (sum_at(sums, at) == expected && sum_at(hopper, at) == expected) continue;
+            const bool are_sums = sum_at(sums, at) == expected && sum_at(hopper, at) == expected;
+            if (are_sums && sum_at(products, at) == without && sum_at(of_hopper, at) == without) continue;
             fail("the sum of pair (" + std::to_string(i) + ", " + std::to_string(j) + ") is wrong");
         }
     }

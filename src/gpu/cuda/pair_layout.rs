@@ -10,11 +10,14 @@ use crate::gpu::rare_abi::{RARE_COPIES, RARE_WEIGHTS};
 pub(super) const THREADS: u32 = 256;
 /// Bytes of rows that become units at a time.
 const ROWS_BYTES: usize = 32 << 20;
-/// Bytes of rows that are sorted by class at a time. Each class takes a slice or more, so rows should be many times as many as classes.
+/// Bytes of rows after which the slices of one class that are full are multiplied.
 const SORTED_BYTES: usize = 256 << 20;
-/// The most dosages of the rows that are sorted at a time. A term of a pair is at most 2^33 times the individuals, see `ClassWeights`, so the sums
-/// of a launch stay below 2^64.
-const MOST_SORTED: usize = 1 << 30;
+/// How many times as many rows are kept until slices that are not full are multiplied, too: where there is much memory, and little. Each class has such
+/// a slice, so rows should be many times as many as classes.
+const KEPT: [usize; 2] = [3, 1];
+/// The most dosages of the rows of a launch, of slices or of rare rows. A term of a pair is at most 2^33 times the individuals, see `ClassWeights`, so
+/// the sums of a launch stay below 2^64.
+const MOST_DOSAGES: usize = 1 << 30;
 /// A row is rare if there are so many individuals for each copy that has the allele. Then adding to the sums of the pairs of these copies takes less time
 /// than counting all pairs.
 const RARE_SAMPLES: usize = 200;
@@ -132,8 +135,10 @@ pub struct WeightedLayout {
     pub(super) stride: usize,
     /// 64-bit words of a row.
     pub(super) row_words: usize,
-    /// Rows that are sorted at a time.
+    /// Rows after which full slices are multiplied.
     pub(super) rows: usize,
+    /// Rows after which all slices are, this many times as many.
+    kept: usize,
     /// Steps of a launch.
     pub(super) steps: usize,
 }
@@ -150,22 +155,37 @@ impl WeightedLayout {
         let row_bytes = row_words.checked_mul(size_of::<u64>())?.max(1);
         let step_bytes = stride.checked_mul(abi::UNIT_BYTES)?.max(1);
         let n_pairs = samples.checked_mul(samples.checked_add(1)?)? / 2;
-        let rows = (SORTED_BYTES / row_bytes).min(MOST_SORTED / samples.max(1));
+        let most_rows = MOST_DOSAGES / samples.max(1);
+        let most_steps = (most_rows / abi::STEP_ROWS).clamp(1, MOST_STEPS);
         let layout = Self {
             samples,
             n_pairs,
             n_units,
             stride,
             row_words,
-            rows: rows.max(1),
-            steps: (UNITS_BYTES / step_bytes).clamp(1, MOST_STEPS),
+            rows: (SORTED_BYTES / row_bytes).min(most_rows).max(1),
+            kept: KEPT[0],
+            steps: (UNITS_BYTES / step_bytes).clamp(1, most_steps),
         };
         layout.device_bytes().map(|_| layout)
     }
 
-    /// Bytes of the rows that are sorted at a time.
+    /// The same with fewer rows on the device, where memory is short.
+    pub fn with_fewer_rows(self) -> Self {
+        Self {
+            kept: KEPT[1],
+            ..self
+        }
+    }
+
+    /// Rows that are kept until all are multiplied.
+    pub(super) fn kept_rows(&self) -> usize {
+        self.kept * self.rows
+    }
+
+    /// Bytes of the rows that are kept.
     pub(super) fn rows_bytes(&self) -> usize {
-        self.rows * self.row_words * size_of::<u64>()
+        self.kept_rows() * self.row_words * size_of::<u64>()
     }
 
     /// Bytes of the units of a launch.
@@ -187,7 +207,7 @@ impl WeightedLayout {
         }
     }
 
-    /// Bytes of the weights of rare rows, and of the places of as many rows as are sorted at a time.
+    /// Bytes of the weights of rare rows, and of the places of as many rows as are added at a time.
     pub(super) fn rare_bytes(&self) -> usize {
         let places = match self.rare_classes() {
             0 => 0,
@@ -316,8 +336,13 @@ mod tests {
     fn weighted_layouts_are_within_limits() {
         for samples in [1, 7, 1_470, 50_000] {
             let layout = WeightedLayout::try_new(samples).unwrap();
+            let fewer = layout.with_fewer_rows();
+            assert!(fewer.device_bytes() < layout.device_bytes());
+            assert_eq!(fewer.kept_rows(), layout.rows);
             assert!(layout.stride >= layout.n_units && layout.n_units >= 2 * samples);
-            assert!(layout.rows >= 1 && layout.steps >= 1 && layout.rows * samples <= MOST_SORTED);
+            assert!(layout.rows >= 1 && layout.rows * samples <= MOST_DOSAGES);
+            let of_launch = layout.steps * abi::STEP_ROWS;
+            assert!(layout.steps >= 1 && of_launch * samples <= MOST_DOSAGES);
             assert_eq!(layout.n_pairs, samples * (samples + 1) / 2);
         }
         assert!(WeightedLayout::try_new(usize::MAX).is_none());

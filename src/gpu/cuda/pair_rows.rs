@@ -31,6 +31,14 @@ pub(super) trait RowSink {
     /// # Errors
     /// The error of the driver.
     fn flush(&mut self) -> Result<(), GpuError>;
+
+    /// Enqueues the counting of rows that need not wait for others, if many were added since that was done. The buffer keeps all.
+    ///
+    /// # Errors
+    /// The error of the driver.
+    fn flush_some(&mut self) -> Result<(), GpuError> {
+        Ok(())
+    }
 }
 
 /// Rows in page-locked memory.
@@ -206,7 +214,7 @@ impl<S: RowSink> ResidentSink for S {
         &mut self.buffer().addresses
     }
 
-    /// Copies the rows to the buffer, and flushes it whenever it is full.
+    /// Copies the rows to the buffer, and flushes it as it fills.
     fn read_rows(
         &mut self,
         from: u64,
@@ -234,8 +242,9 @@ impl<S: RowSink> ResidentSink for S {
             // SAFETY: the buffer has room for its capacity; the rows are in memory that is held until an event has passed, and were written
             // before their chunk was returned.
             unsafe { self.stream().launch(kernel, blocks, THREADS, 0, &job) }?;
-            if is_full {
-                self.flush()?;
+            match is_full {
+                true => self.flush()?,
+                false => self.flush_some()?,
             }
             begin += n_rows;
         }
@@ -268,7 +277,7 @@ fn staging<S: RowSink>(sink: &mut S, bytes: usize) -> Result<Option<StagedRows>,
     }))
 }
 
-/// Copies rows to the buffer, and flushes it whenever it is full.
+/// Copies rows to the buffer, and flushes it as it fills.
 fn append<S: RowSink>(sink: &mut S, staged: StagedRows) -> Result<(), GpuError> {
     sink.stream().device.bind()?;
     let appended = copy(sink, &staged);
@@ -285,8 +294,9 @@ fn copy<S: RowSink>(sink: &mut S, staged: &StagedRows) -> Result<(), GpuError> {
         let bytes = from * row_bytes..(from + rows) * row_bytes;
         // SAFETY: the buffer has room for its capacity.
         unsafe { sink.stream().enqueue_copy(to, &staged.memory, bytes) }?;
-        if is_full {
-            sink.flush()?;
+        match is_full {
+            true => sink.flush()?,
+            false => sink.flush_some()?,
         }
         from += rows;
     }

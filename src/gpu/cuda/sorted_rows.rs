@@ -2,7 +2,8 @@
 //! the allele, are apart and in no slice.
 //!
 //! Rows are sorted as they arrive, since the thread that flushes the buffer keeps the others from adding rows; then only slices are put into the order of
-//! their classes, as kernels multiply the products of slices that follow each other once if they have the same weights.
+//! their classes, as kernels multiply the products of slices that follow each other once if they have the same weights. Full slices are taken as soon as
+//! there are many, the last one of each class only once no more rows are added to it: a slice takes a kernel the same time whatever rows it has.
 
 use std::ops::Range;
 
@@ -21,13 +22,17 @@ pub(super) struct SortedRows {
     sites: Vec<u32>,
     /// The class of each slice.
     classes: Vec<u32>,
-    /// The slices in the order of their classes, once that was asked for.
+    /// Slices that were not taken.
+    waiting: Vec<u32>,
+    /// Those that were taken last, in the order of their classes.
     slices: Vec<u32>,
+    /// Rows that were there when slices were taken last.
+    rows_taken: u32,
     /// For each class the site of its next row; a multiple of a slice's where it needs another slice.
     next: Vec<u32>,
     /// How many of the first classes are of rare rows.
     rare_classes: usize,
-    /// Rows of these classes.
+    /// Rows of these classes that were not taken.
     rare: Vec<u32>,
 }
 
@@ -80,7 +85,9 @@ impl SortedRows {
             rows: 0,
             sites: vec![],
             classes: vec![],
+            waiting: vec![],
             slices: vec![],
+            rows_taken: 0,
             next: vec![0; classes],
             rare_classes,
             rare: vec![],
@@ -107,6 +114,7 @@ impl SortedRows {
             while !run.is_empty() {
                 if next.is_multiple_of(ROWS) {
                     *next = self.sites.len() as u32;
+                    self.waiting.push(self.classes.len() as u32);
                     self.sites
                         .resize(self.sites.len() + abi::SLICE_ROWS, abi::NO_ROW);
                     self.classes.push(*class);
@@ -131,27 +139,54 @@ impl SortedRows {
         self.rows = 0;
         self.sites.clear();
         self.classes.clear();
+        self.waiting.clear();
         self.slices.clear();
+        self.rows_taken = 0;
         self.next.fill(0);
         self.rare.clear();
     }
 
-    /// The rare rows.
+    /// Rows that were added since slices were taken last.
+    pub(super) fn new_rows(&self) -> usize {
+        (self.rows - self.rows_taken) as usize
+    }
+
+    /// The rare rows that were not taken.
     pub(super) fn rare(&self) -> &[u32] {
         &self.rare
     }
 
-    /// Puts the slices into the order of their classes; returns their number.
-    pub(super) fn sort(&mut self) -> usize {
-        let classes = &self.classes;
-        self.slices.clear();
-        self.slices.extend(0..classes.len() as u32);
-        self.slices
-            .sort_by_key(|slice| classes.get(*slice as usize).copied());
+    /// Forgets the rare rows, which were taken.
+    pub(super) fn clear_rare(&mut self) {
+        self.rare.clear();
+    }
+
+    /// Takes the slices that are full, in the order of their classes; returns their number.
+    pub(super) fn take_full(&mut self) -> usize {
+        let (classes, next) = (&self.classes, &self.next);
+        let is_full = |slice: &mut u32| {
+            let class = classes.get(*slice as usize);
+            let next = class.and_then(|class| next.get(*class as usize));
+            next.is_some_and(|next| next.is_multiple_of(ROWS) || next / ROWS != *slice)
+        };
+        let full = self.waiting.extract_if(.., is_full).collect();
+        self.take(full)
+    }
+
+    /// The same of all slices.
+    pub(super) fn take_all(&mut self) -> usize {
+        let all = std::mem::take(&mut self.waiting);
+        self.take(all)
+    }
+
+    fn take(&mut self, mut slices: Vec<u32>) -> usize {
+        slices.sort_by_key(|slice| self.classes.get(*slice as usize).copied());
+        self.slices = slices;
+        self.rows_taken = self.rows;
         self.slices.len()
     }
 
-    /// The rows of some slices, by their place in that order.
+    /// The rows of some of the slices that were taken last, by their place.
     pub(super) fn order(&self, slices: Range<usize>) -> Vec<u32> {
         let mut order = Vec::with_capacity(slices.len() * abi::SLICE_ROWS);
         for slice in self.slices.get(slices).unwrap_or_default() {
@@ -162,7 +197,7 @@ impl SortedRows {
         order
     }
 
-    /// Appends the weights of some slices, as kernels read them, as if there were `most` slices.
+    /// Appends the weights of some of these slices, as kernels read them, as if there were `most` slices.
     pub(super) fn tables(
         &self,
         slices: Range<usize>,
@@ -209,7 +244,7 @@ mod tests {
                 sorted.add(&ClassRuns::new(some)).unwrap();
             }
             // 500, 500 and 1,000 rows.
-            assert_eq!(sorted.sort(), 2 + 2 + 4);
+            assert_eq!(sorted.take_all(), 2 + 2 + 4);
             let mut seen = vec![0; classes.len()];
             for slice in 0..8 {
                 let class = [1, 1, 2, 2, 4, 4, 4, 4][slice];
@@ -226,7 +261,7 @@ mod tests {
             for class in &classes {
                 alone.add(&ClassRuns::new(&[*class])).unwrap();
             }
-            assert_eq!(alone.sort(), 8);
+            assert_eq!(alone.take_all(), 8);
             for slice in 0..8 {
                 assert_eq!(
                     alone.order(slice..slice + 1),
@@ -241,9 +276,41 @@ mod tests {
                 assert_eq!(table[8..], [11, 21, 12, 22, 12, 22, 0, 0]);
             }
             sorted.clear();
-            assert_eq!(sorted.sort(), 0);
+            assert_eq!(sorted.take_all(), 0);
         }
         assert!(sorted.add(&ClassRuns::new(&[5])).is_err());
+    }
+
+    #[test]
+    fn slices_are_taken_once() {
+        let mut sorted = SortedRows::new(3, 1);
+        let classes: Vec<u32> = (0..5_000).map(|row| [1, 2, 2, 0][row % 4]).collect();
+        for _ in 0..2 {
+            let (mut seen, mut rare, mut taken) = (vec![0; classes.len()], 0, vec![]);
+            for some in classes.chunks(700) {
+                sorted.add(&ClassRuns::new(some)).unwrap();
+                assert_eq!(sorted.new_rows(), some.len());
+                rare += sorted.rare().len();
+                sorted.clear_rare();
+                taken.push(sorted.take_full());
+                let order = sorted.order(0..taken.last().copied().unwrap());
+                assert!(order.iter().all(|row| *row != abi::NO_ROW));
+                order.iter().for_each(|row| seen[*row as usize] += 1);
+                let class_of = |row: &u32| classes[*row as usize];
+                assert!(order.is_sorted_by_key(class_of));
+                assert_eq!(sorted.new_rows(), 0);
+            }
+            // 1,250 and 2,500 rows.
+            assert_eq!((taken.iter().sum::<usize>(), rare), (4 + 9, 1_250));
+            assert_eq!(sorted.take_all(), 2);
+            let order = sorted.order(0..2);
+            let rows = order.iter().filter(|row| **row != abi::NO_ROW);
+            rows.for_each(|row| seen[*row as usize] += 1);
+            let wanted = classes.iter().map(|class| usize::from(*class > 0));
+            assert!(seen.iter().copied().eq(wanted));
+            assert_eq!(sorted.take_all(), 0);
+            sorted.clear();
+        }
     }
 
     #[test]
@@ -254,7 +321,7 @@ mod tests {
                 sorted.add(&ClassRuns::new(&[2, 3, 1, 3, 2])).unwrap();
             }
             assert_eq!(sorted.rare(), [2, 0, 4, 7, 5, 9]);
-            assert_eq!(sorted.sort(), 1);
+            assert_eq!(sorted.take_all(), 1);
             assert_eq!(sorted.order(0..1)[..4], [1, 3, 6, 8]);
             assert_eq!(sorted.order(0..1)[4], abi::NO_ROW);
             sorted.clear();

@@ -2,9 +2,9 @@
 //! few copies have the allele.
 //!
 //! Rows of a class have the same weight, so their products are counted and multiplied once. Rows are sorted by class as they arrive: each *slice* of
-//! 256 sites has rows of one class, the last one of a class fewer. They are multiplied once the buffer is full, or the sums are taken. Invariants: units
-//! past the last are zero; sums are kept as two numbers of 64 bits, which cannot overflow; after an error nothing is freed that the device may still
-//! use.
+//! 256 sites has rows of one class, the last one of a class fewer. Full slices are multiplied once there are many new rows, the others once the buffer
+//! is full or the sums are taken. Invariants: units past the last are zero; sums are kept as two numbers of 64 bits, which cannot overflow; after an
+//! error nothing is freed that the device may still use.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl WeightedPairs {
             rows: RowBuffer::new(
                 device,
                 rows,
-                layout.rows,
+                layout.kept_rows(),
                 layout.row_words,
                 2 * layout.samples,
                 Some(SortedRows::new(weights.len(), layout.rare_classes())),
@@ -270,49 +270,68 @@ impl RowSink for Summing {
     fn flush(&mut self) -> Result<(), GpuError> {
         self.rows.take();
         self.add_rare()?;
-        let slices = self.rows.sorted().map_or(0, SortedRows::sort);
-        let of_launch = self.layout.steps * abi::STEP_SLICES;
-        for first in (0..slices).step_by(of_launch) {
-            self.add(first..slices.min(first + of_launch))?;
-        }
+        let slices = self.rows.sorted().map_or(0, SortedRows::take_all);
+        self.add_slices(slices)?;
         if let Some(sorted) = self.rows.sorted() {
             sorted.clear();
         }
         Ok(())
+    }
+
+    fn flush_some(&mut self) -> Result<(), GpuError> {
+        let new = self.rows.sorted().map_or(0, |sorted| sorted.new_rows());
+        if new < self.layout.rows {
+            return Ok(());
+        }
+        self.add_rare()?;
+        let slices = self.rows.sorted().map_or(0, SortedRows::take_full);
+        self.add_slices(slices)
     }
 }
 
 impl Summing {
     /// Adds the rare rows.
     fn add_rare(&mut self) -> Result<(), GpuError> {
-        let rare = self.rows.sorted().map_or(&[][..], |sorted| sorted.rare());
-        if rare.is_empty() {
-            return Ok(());
-        }
-        let weights = self.rare.address();
-        let order = weights + RARE_WEIGHT_BYTES as u64;
-        // Casts of numbers that the layout has checked, or that are smaller.
-        let n_rows = rare.len() as u32;
-        // SAFETY: there is room for the places of all rows.
-        unsafe { self.stream.copy(order, bytemuck::cast_slice(rare)) }?;
-        let job = RareRows {
-            rows: self.rows.address(),
-            order,
-            weights,
-            sums: [self.sums[0].address(), self.sums[1].address()],
-            unit_sums: self.unit_sums.address(),
-            n_rows,
-            width: 2 * self.layout.row_words as u32,
-            n_samples: self.layout.samples as u32,
-            pad: 0,
-        };
         let kernel = self.stream.device.pair_kernels()?.rare_pairs;
-        let blocks = n_rows.div_ceil(THREADS / 32);
-        // SAFETY: the buffers are those of the layout, and the places those of rows in the buffer.
-        unsafe { self.stream.launch(kernel, blocks, THREADS, 0, &job) }
+        let (weights, rows) = (self.rare.address(), self.rows.address());
+        let order = weights + RARE_WEIGHT_BYTES as u64;
+        let Some(sorted) = self.rows.sorted() else {
+            return Ok(());
+        };
+        for rare in sorted.rare().chunks(self.layout.rows) {
+            // SAFETY: there is room for the places of so many rows.
+            unsafe { self.stream.copy(order, bytemuck::cast_slice(rare)) }?;
+            // Casts of numbers that the layout has checked, or that are smaller.
+            let n_rows = rare.len() as u32;
+            let job = RareRows {
+                rows,
+                order,
+                weights,
+                sums: [self.sums[0].address(), self.sums[1].address()],
+                unit_sums: self.unit_sums.address(),
+                n_rows,
+                width: 2 * self.layout.row_words as u32,
+                n_samples: self.layout.samples as u32,
+                pad: 0,
+            };
+            let blocks = n_rows.div_ceil(THREADS / 32);
+            // SAFETY: the buffers are those of the layout, and the places those of rows in the buffer.
+            unsafe { self.stream.launch(kernel, blocks, THREADS, 0, &job) }?;
+        }
+        sorted.clear_rare();
+        Ok(())
     }
 
-    /// Adds some slices of rows.
+    /// Adds the slices that were taken, of which there are so many.
+    fn add_slices(&mut self, slices: usize) -> Result<(), GpuError> {
+        let of_launch = self.layout.steps * abi::STEP_SLICES;
+        for first in (0..slices).step_by(of_launch) {
+            self.add(first..slices.min(first + of_launch))?;
+        }
+        Ok(())
+    }
+
+    /// Adds some of these slices.
     fn add(&mut self, slices: Range<usize>) -> Result<(), GpuError> {
         let device = Arc::clone(&self.stream.device);
         let (kernels, blocks) = (device.pair_kernels()?, device.multiprocessors);
@@ -324,7 +343,17 @@ impl Summing {
         let order = sorted.order(slices.clone());
         let mut tables: Vec<u64> = vec![];
         let most = steps * abi::STEP_SLICES;
+        let n_slices = slices.len();
         let places = sorted.tables(slices, &self.weights, most, &mut tables);
+        // Products with these weights come with those of the first ones.
+        let [_, second] = places.pairs;
+        let mut seconds = tables.iter().skip(second).take(n_slices);
+        let [first_sums, second_sums] = [self.sums[0].address(), self.sums[1].address()];
+        let is_one = first_sums != 0 && seconds.all(|weight| *weight == 1);
+        let jobs = match is_one {
+            true => vec![(0, first_sums, second_sums)],
+            false => vec![(0, first_sums, 0), (1, second_sums, 0)],
+        };
         let words: &[u8] = bytemuck::cast_slice(&tables);
         let orders: &[u8] = bytemuck::cast_slice(&order);
         let tables_at = self.tables.address();
@@ -368,8 +397,8 @@ impl Summing {
                 .launch(kernels.unit_sums, blocks, THREADS, 0, &unit_sums)?;
         }
         let splits = splits(self.n_tiles, steps, blocks as usize);
-        for (set, sums) in self.sums.iter().enumerate() {
-            if sums.address() == 0 {
+        for (set, sums, products) in jobs {
+            if sums == 0 {
                 continue;
             }
             let job = abi::WeightedGram {
@@ -385,7 +414,8 @@ impl Summing {
                     pad: 0,
                 },
                 weights: at(places.pairs[set]),
-                sums: sums.address(),
+                sums,
+                products,
                 n_samples: layout.samples as u32,
                 pad: 0,
             };
