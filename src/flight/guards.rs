@@ -25,7 +25,7 @@ use datafusion::physical_plan::windows::WindowAggExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::StreamExt;
 
-use crate::session::{UnnestListsExec, passes_rows_on};
+use crate::session::passes_rows_on;
 
 /// A window function holds its input batches, their concatenation, and its output.
 const COPIES_HELD: usize = 3;
@@ -45,8 +45,7 @@ impl PhysicalOptimizerRule for Guards {
                 || node.is::<NestedLoopJoinExec>()
                 || node.is::<SortMergeJoinExec>()
                 || node.is::<CrossJoinExec>()
-                || node.is::<UnnestExec>()
-                || node.is::<UnnestListsExec>();
+                || node.is::<UnnestExec>();
             if multiplies {
                 return Ok(Transformed::yes(Arc::new(CooperativeExec::new(node)) as _));
             }

@@ -23,6 +23,8 @@ const DEFAULT_MEMORY: u64 = 8 << 30;
 const MOST_DECODED: u64 = 768 << 20;
 /// The part of the memory that may be used in which rows stay while pairs are counted.
 const RESIDENT_PART: u64 = 8;
+/// What is at most this part of the memory that may be used is small.
+const SMALL_PART: u64 = 4;
 /// Decoded bytes of a batch for which room must be left beside counts over pairs.
 const LEAST_DECODED: usize = 64 << 20;
 
@@ -186,6 +188,11 @@ impl MemoryBudget {
         usize::try_from(allowed / RESIDENT_PART).unwrap_or(usize::MAX)
     }
 
+    /// Whether so many bytes of each device are few, so that decoding hardly needs them.
+    pub(super) fn is_small(&self, bytes: usize) -> bool {
+        bytes as u64 <= self.allowed(&self.limit.lock()) / SMALL_PART
+    }
+
     /// Whether a device was lost.
     pub(super) fn is_lost(&self) -> bool {
         self.queue.failure().is_some()
@@ -286,6 +293,7 @@ mod tests {
         let budget = Arc::new(MemoryBudget::new(&queue, 80 << 30, None));
         let small = 2 << 30;
         budget.configure(1, small).unwrap();
+        assert!(budget.is_small(512 << 20) && !budget.is_small((512 << 20) + 1));
         let before = queue.limits();
         let reserved = budget.reserve(1 << 30).unwrap();
         assert_eq!((budget.reserved(), budget.devices()), (1 << 30, 1));

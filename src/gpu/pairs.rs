@@ -74,22 +74,30 @@ impl GpuPairs {
     }
 
     /// Counters on all devices, each opened by `open`; `None` if there is too little memory.
+    fn try_open<C>(
+        &self,
+        bytes: Option<usize>,
+        open: impl Fn(&Arc<CudaDevice>) -> Result<C, GpuError>,
+    ) -> Result<Option<OnDevices<C>>, GpuError> {
+        let Some(reserved) = self.reserve(bytes) else {
+            return Ok(None);
+        };
+        Ok(Some(OnDevices {
+            counters: self.devices.iter().map(open).collect::<Result<_, _>>()?,
+            ordinals: self.devices.iter().map(|device| device.ordinal).collect(),
+            next: AtomicUsize::new(0),
+            _reserved: reserved,
+        }))
+    }
+
+    /// The same; `None` after an error, too, where the host may count.
     fn open<C>(
         &self,
         bytes: Option<usize>,
         open: impl Fn(&Arc<CudaDevice>) -> Result<C, GpuError>,
     ) -> Result<Option<OnDevices<C>>, CountError> {
-        let Some(reserved) = self.reserve(bytes) else {
-            return Ok(None);
-        };
-        let counters = self.devices.iter().map(open).collect();
-        match counters {
-            Ok(counters) => Ok(Some(OnDevices {
-                counters,
-                ordinals: self.devices.iter().map(|device| device.ordinal).collect(),
-                next: AtomicUsize::new(0),
-                _reserved: reserved,
-            })),
+        match self.try_open(bytes, open) {
+            Ok(opened) => Ok(opened),
             Err(error) if self.is_required => Err(of_device(error)),
             Err(error) => {
                 log::warn!("the host counts pairs instead of the GPU: {error}");
@@ -191,13 +199,21 @@ impl PairDevice for GpuPairs {
             return Ok(None);
         };
         let classes = Arc::new(classes);
-        for layout in [layout, layout.with_fewer_rows()] {
-            let open = |device: &_| WeightedPairs::try_new(device, layout, &classes, &self.staging);
-            if let Some(on) = self.open(layout.device_bytes(), open)? {
-                return Ok(Some(Box::new(on)));
+        let open = |layout: WeightedLayout| {
+            let (classes, staging) = (Arc::clone(&classes), &self.staging);
+            move |device: &_| WeightedPairs::try_new(device, layout, &classes, staging)
+        };
+        let bytes = layout.device_bytes();
+        if bytes.is_some_and(|bytes| self.budget.is_small(bytes)) {
+            match self.try_open(bytes, open(layout)) {
+                Ok(Some(on)) => return Ok(Some(Box::new(on))),
+                Ok(None) => {}
+                Err(error) => log::debug!("fewer rows are kept on the GPU: {error}"),
             }
         }
-        Ok(None)
+        let layout = layout.with_fewer_rows();
+        let on = self.open(layout.device_bytes(), open(layout))?;
+        Ok(on.map(|on| Box::new(on) as _))
     }
 
     fn sample_counter(&self, samples: usize) -> Result<Option<Box<dyn SampleCounter>>, CountError> {

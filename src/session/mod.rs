@@ -130,7 +130,6 @@ pub use message::{is_about_a_regex, message, message_without_files};
 pub(crate) use pass_through::passes_rows_on;
 pub use placeholders::{is_untyped_prepare, numbered, substitute, without_types};
 pub use unknown_column::explain_unknown_column;
-pub(crate) use unnest_lists::UnnestListsExec;
 pub use vcz_format::is_vcz;
 pub use window_calls::window_calls;
 

@@ -18,6 +18,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput,
 };
@@ -29,7 +30,7 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan,
     InputDistributionRequirements, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
-use futures::{TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 
 use super::pairs::PairsExec;
 use crate::functions::keeps_matrix;
@@ -184,15 +185,26 @@ impl ExecutionPlan for UnnestListsExec {
         let (schema, column) = (self.schema(), self.column);
         let metrics = BaselineMetrics::new(&self.metrics, partition);
         let of_rows = Arc::clone(&schema);
+        let timed = metrics.clone();
         let batches = input.and_then(move |batch| {
             let rows = UnnestedRows::try_new(batch, column, Arc::clone(&of_rows), most);
-            std::future::ready(rows.map(stream::iter))
+            let timed = timed.clone();
+            let rows = rows.map(|mut rows| {
+                stream::iter(std::iter::from_fn(move || {
+                    let _timer = timed.elapsed_compute().timer();
+                    rows.next()
+                }))
+            });
+            std::future::ready(rows)
         });
         let batches = batches.try_flatten().inspect_ok(move |batch| {
-            // Not of the batch, which has all bytes of the list.
+            // Without bytes: each batch has all those of the list.
             batch.num_rows().record_output(&metrics);
+            metrics.output_batches().add(1);
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+        let batches = RecordBatchStreamAdapter::new(schema, batches.boxed());
+        // A list has many batches, between which the input is not polled.
+        Ok(Box::pin(cooperative(batches)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

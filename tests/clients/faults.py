@@ -52,10 +52,11 @@ class Bucket:
         return list(self.tags(prefix))
 
     def content(self, key, tag):
-        """The bytes of an object with this ETag, which the server makes of them."""
-        if tag not in self.contents:
-            self.contents[tag] = self.client.get_object(Bucket="box", Key=key)["Body"].read()
-        return self.contents[tag]
+        """The bytes of an object that had this ETag, which the server makes of them; of what is there now, if they were not read yet."""
+        if tag in self.contents:
+            return self.contents[tag]
+        answer = self.client.get_object(Bucket="box", Key=key)
+        return self.contents.setdefault(answer["ETag"], answer["Body"].read())
 
     def uploads(self):
         """Uploads in parts that have not ended."""

@@ -42,7 +42,7 @@ pub(crate) struct GrmRows<'a> {
 }
 
 impl<'a> GrmRows<'a> {
-    /// Those of the sums of a [`Relationship`] with all of them.
+    /// Those of the sums of [`Forms::Grm`](super::Forms).
     pub(crate) fn new(of: &'a Relationship) -> Self {
         let same = |at: usize| {
             let sum = of.sums.get(at)?;

@@ -221,9 +221,15 @@ mod tests {
         fn conversions_are_those_of_the_compiler(number in any::<i128>(), shift in 0..127u32, near in -3..=3i128) {
             let number = number >> shift;
             prop_assert_eq!(nearest(number), number as f64);
-            // Halfway between doubles, and next to that.
-            let halfway = (((number as f64) as i128) | (1i128 << (126 - shift).min(72))).saturating_add(near);
-            prop_assert_eq!(nearest(halfway), halfway as f64);
+            // Halfway between doubles, which have 53 bits, and next to that.
+            let size = number.unsigned_abs();
+            let bits = 128 - size.leading_zeros();
+            if bits > 54 {
+                let halfway = ((size >> (bits - 54) | 1) << (bits - 54)).cast_signed().saturating_add(near);
+                for halfway in [halfway, halfway.saturating_neg()] {
+                    prop_assert_eq!(nearest(halfway), halfway as f64);
+                }
+            }
         }
     }
 

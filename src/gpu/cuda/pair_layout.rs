@@ -15,7 +15,7 @@ const SORTED_BYTES: usize = 256 << 20;
 /// How many times as many rows are kept until slices that are not full are multiplied, too: where there is much memory, and little. Each class has such
 /// a slice, so rows should be many times as many as classes.
 const KEPT: [usize; 2] = [3, 1];
-/// The most dosages of the rows of a launch, of slices or of rare rows. A term of a pair is at most 2^33 times the individuals, see `ClassWeights`, so
+/// The most dosages of the rows of a launch. A term of a pair is at most 2^33 times the individuals, see `ClassWeights`, so
 /// the sums of a launch stay below 2^64.
 const MOST_DOSAGES: usize = 1 << 30;
 /// A row is rare if there are so many individuals for each copy that has the allele. Then adding to the sums of the pairs of these copies takes less time

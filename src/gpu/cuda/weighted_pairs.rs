@@ -345,7 +345,7 @@ impl Summing {
         let most = steps * abi::STEP_SLICES;
         let n_slices = slices.len();
         let places = sorted.tables(slices, &self.weights, most, &mut tables);
-        // Products with these weights come with those of the first ones.
+        // If all second weights are 1, their sums come with the first ones.
         let [_, second] = places.pairs;
         let mut seconds = tables.iter().skip(second).take(n_slices);
         let [first_sums, second_sums] = [self.sums[0].address(), self.sums[1].address()];
