@@ -27,6 +27,8 @@ async fn open(ctx: &SessionContext, table: &str, location: &str) {
 const STORES: [&str; 3] = ["consolidated.vcz", "plain.vcz", "gambX.vcz.zip"];
 /// Other work on the machine makes times longer: the best of so many attempts counts.
 const ATTEMPTS: usize = 8;
+/// And of so many where the limits are close: another test beside may take both cores for half a minute.
+const MOST_ATTEMPTS: usize = 80;
 
 /// What opening, a spectrum and windows are to take on an idle machine.
 const LIMITS: [Duration; 3] = [
@@ -146,19 +148,24 @@ async fn gamb_x_at_5_ms() {
         let (_, windows) = timed(row(&local, WINDOWS)).await;
         warm = [warm[0].min(sfs), warm[1].min(windows)];
     }
+    let limits = warm.map(|warm| 2 * warm + 3 * delay);
     for store in STORES {
+        let times = if store == "gambX.vcz.zip" { 1 } else { 2 };
+        let is_fast = |best: [Duration; 2]| {
+            let mut both = best.iter().zip(limits);
+            both.all(|(time, limit)| *time <= times * limit)
+        };
         let mut best = [Duration::MAX; 2];
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MOST_ATTEMPTS {
             let ([_, sfs, windows], _, _) = measured(&server, store).await;
             best = [best[0].min(sfs), best[1].min(windows)];
+            if is_fast(best) {
+                break;
+            }
         }
-        let limits = warm.map(|warm| 2 * warm + 3 * delay);
         println!("{store}: spectrum, windows: {best:.2?}; local: {warm:.2?}; limits: {limits:.2?}");
-        let times = if store == "gambX.vcz.zip" { 1 } else { 2 };
         assert!(
-            best.iter()
-                .zip(limits)
-                .all(|(time, limit)| *time <= times * limit),
+            is_fast(best),
             "{store}: {best:.2?}, more than {times} × {limits:.2?}"
         );
     }
