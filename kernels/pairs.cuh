@@ -116,7 +116,7 @@ struct VczPairTile {
 // Sums over sites of w x x', with a weight w for each slice, and x the dosage of an individual: 0, 1 or 2. The units are of the kind
 // VCZ_UNITS_DIPLOID_BLOCKS.
 //
-// Products go on over all slices. With A(s) the products up to slice s, the sum of w(s) (A(s) - A(s - 1)) is that of (w(s) - w(s + 1)) A(s), with 0 for
+// Counts are not cleared between slices. With A(s) the products up to slice s, the sum of w(s) (A(s) - A(s - 1)) is that of (w(s) - w(s + 1)) A(s), with 0 for
 // the weight after the last slice: there is something to add only where the weight changes, and the products without weights come with it.
 struct VczWeightedGram {
     VczGram gram;
@@ -202,7 +202,7 @@ VCZ_DEVICE void vcz_add_weighted(u64 sums, u32 n, u32 i, u32 j, u64 sum) {
     vcz_add_pair_sum(sums, n, i, j, sum);
 }
 
-// What products up to slice `slice` are multiplied by.
+// The weight of slice `slice` less that of the next: the factor of the products up to it.
 VCZ_DEVICE u64 vcz_weight_change(const u64* weights, u32 slice, bool is_last) {
     return __ldg(weights + slice) - (is_last ? 0 : __ldg(weights + slice + 1));
 }

@@ -188,7 +188,7 @@ impl MemoryBudget {
         usize::try_from(allowed / RESIDENT_PART).unwrap_or(usize::MAX)
     }
 
-    /// Whether so many bytes of each device are few, so that decoding hardly needs them.
+    /// Whether so many bytes are at most a quarter of those of each device that may be used.
     pub(super) fn is_small(&self, bytes: usize) -> bool {
         bytes as u64 <= self.allowed(&self.limit.lock()) / SMALL_PART
     }

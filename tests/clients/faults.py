@@ -52,7 +52,7 @@ class Bucket:
         return list(self.tags(prefix))
 
     def content(self, key, tag):
-        """The bytes of an object that had this ETag, which the server makes of them; of what is there now, if they were not read yet."""
+        """The bytes of the object that was listed with this ETag, a digest of them. Bytes that were read before are not read again."""
         if tag in self.contents:
             return self.contents[tag]
         answer = self.client.get_object(Bucket="box", Key=key)

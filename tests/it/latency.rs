@@ -27,7 +27,7 @@ async fn open(ctx: &SessionContext, table: &str, location: &str) {
 const STORES: [&str; 3] = ["consolidated.vcz", "plain.vcz", "gambX.vcz.zip"];
 /// Other work on the machine makes times longer: the best of so many attempts counts.
 const ATTEMPTS: usize = 8;
-/// And of so many where the limits are close: another test beside may take both cores for half a minute.
+/// The best of so many counts where limits are tight, since another test may take both cores for half a minute.
 const MOST_ATTEMPTS: usize = 80;
 
 /// What opening, a spectrum and windows are to take on an idle machine.

@@ -270,7 +270,7 @@ const BEHIND_FEATURES: [&str; 8] = [
 ];
 
 /// With optimisation of level 1 the compiler takes generic code that a dependency has compiled, so the loops of this crate would call functions
-/// such as `Range::next` without optimisation, too: tests took 1.2 to 1.6 times as long.
+/// such as `Range::next` without optimisation, too: tests took 1.2 to 1.4 times as long.
 #[test]
 fn no_dependency_is_built_without_optimisation() {
     let manifest = fs::read_to_string(crate::common::top().join("Cargo.toml")).unwrap();

@@ -12,8 +12,8 @@ pub(super) const THREADS: u32 = 256;
 const ROWS_BYTES: usize = 32 << 20;
 /// Bytes of rows after which the slices of one class that are full are multiplied.
 const SORTED_BYTES: usize = 256 << 20;
-/// How many times as many rows are kept until slices that are not full are multiplied, too: where there is much memory, and little. Each class has such
-/// a slice, so rows should be many times as many as classes.
+/// How many times as many rows are kept until slices that are not full are multiplied, too: if memory allows, and otherwise. Each class has such a
+/// slice, so rows should be many times as many as classes.
 const KEPT: [usize; 2] = [3, 1];
 /// The most dosages of the rows of a launch. A term of a pair is at most 2^33 times the individuals, see `ClassWeights`, so
 /// the sums of a launch stay below 2^64.
